@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
 from .run.rooms import Room, check_room, first_pass_in_room, without_room
+from .run.repeated import Repeated
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split
@@ -129,7 +131,10 @@ class Decoder:
             self._first = derived_program(laid, first, "first pass", (along,))
         outputs = (*wanted, *(memory.after for memory in self._memories))
         self._step = derived_program(laid, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
-        self._caller = Caller(self._step._engine, by_sizes=capacity is not None)
+        self._takes = self._step.inputs
+        held = tuple(place for place, name in enumerate(self._takes) if name in weights)
+        growing = {self._takes.index(memory.past): memory.axis for memory in self._growing if capacity is None}
+        self._caller = Caller(self._step._engine, Repeated(held, growing))
         self._pack = packed(wanted)
         self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.
@@ -267,6 +272,7 @@ class Decoder:
             raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         count = self._length(new)
         state._check()
+        self._layouts.renew(self._weights)
         with _no_gradients((*new.values(), *state._fixed.values())):
             if self.capacity is not None:
                 check_room(self, state.length + count)
@@ -281,7 +287,7 @@ class Decoder:
         """What a step gives out: what is wanted, then what is kept."""
         if self._stepping.before is not None:
             values[self._stepping.before] = before
-        arguments = tuple(values[name] for name in self._step.inputs)
+        arguments = tuple([values[name] for name in self._takes])
         found = self._caller.call(arguments, {}, None, backend, False, True)
         return found if len(self._step.outputs) > 1 else (found,)
 
@@ -382,17 +388,15 @@ class Decoder:
 # ------------------------------------------------------------------------------------- words
 
 
-class _Nothing:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
+_NOTHING: Any = nullcontext()
 
 
 def _no_gradients(values: Iterable[Any]) -> Any:
     """PyTorch records nothing for a way back: decoding has none."""
-    return tensors.load_torch().no_grad() if any(map(tensors.is_tensor, values)) else _Nothing()
+    if not any(map(tensors.is_tensor, values)):
+        return _NOTHING
+    torch = tensors.load_torch()
+    return torch.no_grad() if torch.is_grad_enabled() else _NOTHING
 
 
 def _error(code: str, message: str, help: str | None) -> CallError:

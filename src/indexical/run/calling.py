@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import CallError
 from . import BACKENDS
@@ -14,6 +13,9 @@ from .kernel import Engine
 from .known import Calls, Known, Values, alike, in_order, is_excused, signature_of
 from .tensors import is_tensor
 from .tracing import differentiates_again, transform_test
+
+if TYPE_CHECKING:
+    from .repeated import Repeated
 
 # So many calls are of another kind than the expected ones before their kind is looked for first.
 _MOST_MISSES = 4
@@ -33,10 +35,10 @@ class Expected(NamedTuple):
 
 
 class Caller:
-    """The calls of one program, and the signatures it was called with. Where sizes never come again, as in steps of
-    decoding, no function is made for those of one call (`by_sizes`)."""
+    """The calls of one program, and the signatures it was called with. `repeated` says of steps of decoding, in which
+    sizes never come again, what does."""
 
-    def __init__(self, engine: Engine, by_sizes: bool = True) -> None:
+    def __init__(self, engine: Engine, repeated: Repeated | None = None) -> None:
         self.engine = engine
         self.names = tuple(tensor.name for tensor in engine.program.inputs)
         self.calls = Calls()
@@ -46,7 +48,8 @@ class Caller:
         self._expected: tuple[Expected, ...] = ()
         self._misses = 0
         self._unsized = 0
-        self._next_sized = _FIRST_SIZED if by_sizes else sys.maxsize
+        self._next_sized = _FIRST_SIZED
+        self._repeated = repeated
         self._is_transformed = transform_test()
 
     def call(
@@ -64,7 +67,7 @@ class Caller:
             return self._within(arrays, named, outputs, backend, isolate, recompute, memory)
         values = arrays if not named else in_order(self.names, arrays, named)
         asked = (outputs, backend, isolate, recompute)
-        like, sized = None, True
+        like, sized = None, self._repeated is None
         try:
             for form, is_alike, known, of_one_size in self._expected:
                 if form == asked and is_alike(*values):
@@ -76,7 +79,7 @@ class Caller:
                 self._expect(asked, values, like)
         except (AttributeError, KeyError, TypeError):
             again = self._is_transformed() and differentiates_again()
-            like, sized = self.calls.like(values, *asked, again), True
+            like, sized = self.calls.like(values, *asked, again), self._repeated is None
         if like is not None:
             if not sized:
                 self._expect_sizes(asked, values, like)
@@ -134,16 +137,26 @@ class Caller:
         self._unsized, self._next_sized = 0, 2 * self._next_sized
         if like.fits is not None and not like.fits(values):
             return
+        made = self._made(like, values)
+        if made is not None:
+            new = Expected(asked, *made, True)
+            sized = [each for each in self._expected if each.sized and not getattr(each.is_alike, "ended", False)]
+            unsized = (each for each in self._expected if not each.sized)
+            self._expected = (new, *sized[: _MOST_SIZED - 1], *unsized)
+
+    def _made(self, like: Known, values: Values) -> tuple[Callable[..., bool], Known] | None:
+        """A test for calls of these sizes, and how they run."""
+        if self._repeated is not None:
+            found = self._repeated.known(like.function, values)
+            return None if found is None else (found[0], replace(like, function=found[1]))
         from .sized import for_sizes
 
         function = for_sizes(like.function, values)
-        if function is not None:
-            # What fits is decided by sizes, and for arrays that require a gradient by whether gradients are on.
-            fits = like.fits if any(value.requires_grad for value in values) else None
-            known = replace(like, function=function, fits=fits)
-            new = Expected(asked, alike(values, of_one_size=True), known, True)
-            sized = [each for each in self._expected if each.sized][: _MOST_SIZED - 1]
-            self._expected = (new, *sized, *(each for each in self._expected if not each.sized))
+        if function is None:
+            return None
+        # What fits is decided by sizes, and for arrays that require a gradient by whether gradients are on.
+        fits = like.fits if any(value.requires_grad for value in values) else None
+        return alike(values, of_one_size=True), replace(like, function=function, fits=fits)
 
     def bind(
         self,

@@ -6,6 +6,10 @@ that comes out the same: here it is computed, and the rest of the function is ke
 
 A mask that is kept is shared by later calls. So it may be an operand of arithmetic, or an argument of a kernel that
 only reads it; it is never returned, and never written to. Everywhere else it is made anew in each call.
+
+Of a step of decoding, what is past grows along an axis from call to call, and weights are the same arrays in all calls:
+of the first all but that axis is known, of the second views are made once. A view has the numbers that its weight has,
+also after these were changed; what would be a copy is made anew in each call.
 """
 
 from __future__ import annotations
@@ -13,36 +17,35 @@ from __future__ import annotations
 import ast
 import linecache
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from types import FunctionType
 from typing import Any
 
 from ..records import dataclass
 from . import tensors
+from .decided import Decided, dotted
 
-# Points of one array that is kept, and of all that one function keeps: a mask of 256 queries by 256 keys, and some.
-_POINTS, _ALL_POINTS = 1 << 16, 1 << 18
+# Points of all arrays that one function keeps: some masks.
+_ALL_POINTS = 1 << 18
 
-# A guard on type, dtype, sizes, strides, device and on whether a gradient is required decides these of an input.
-_ATTRIBUTES = frozenset(("shape", "device", "dtype", "ndim"))
-_QUESTIONS = frozenset(("is_contiguous", "stride", "numel"))
-_LEARNS = "learns"
-
-# Functions and methods whose result follows from their arguments, and that change none of them.
-_FUNCTIONS = frozenset(("max", "min", "len", "abs", "math.sqrt", "math.prod", "math.isfinite", "torch.arange"))
-_METHODS = frozenset(("to", "abs"))
+_LINEAR = "torch.nn.functional.linear"
 # Kernels that read the arrays they are given, and return none of them.
 _READERS = frozenset(
-    ("attend_masked", "attend_scores", "torch.nn.functional.scaled_dot_product_attention", "torch.where")
+    ("attend_masked", "attend_scores", "take", "torch.nn.functional.scaled_dot_product_attention", "torch.where")
 )
 _PLAIN = (int, float, bool, str, type(None))
-_UNCOMPUTABLE = (ArithmeticError, ValueError, TypeError, LookupError, RuntimeError)
 
 
-def for_sizes(function: Callable[..., Any], values: tuple[Any, ...]) -> Callable[..., Any] | None:
+def for_sizes(
+    function: Callable[..., Any],
+    values: tuple[Any, ...],
+    growing: Mapping[int, int] | None = None,
+    held: Collection[int] = (),
+) -> Callable[..., Any] | None:
     """The emitted function for tensors that have the types, sizes, strides and devices of these and require gradients
-    as these do; None where it stays as it is."""
+    as these do; None where it stays as it is. Those at the places `growing` may have another size along an axis, which
+    is counted from the end, and other strides but along the last; those at the places `held` are these themselves."""
     if not isinstance(function, FunctionType) or not _is_plain_moment():
         return None
     name = function.__code__.co_filename
@@ -53,14 +56,18 @@ def for_sizes(function: Callable[..., Any], values: tuple[Any, ...]) -> Callable
     if defined is None:
         return None
     torch = tensors.load_torch()
-    inputs = dict(zip([argument.arg for argument in defined.args.args], values, strict=True))
-    sizing = _Sizing(function.__globals__, inputs, torch, not _writes(defined))
+    names = [argument.arg for argument in defined.args.args]
+    inputs = {name: value for name, value in zip(names, values, strict=True) if tensors.is_tensor(value)}
+    written = _written(defined)
+    sizing = _Sizing(function.__globals__, torch, written is not None, inputs)
+    sizing.growing = {names[place]: values[place].ndim + axis for place, axis in (growing or {}).items()}
+    sizing.views = {names[place]: values[place] for place in held if names[place] not in (written or ())}
     # What is made in inference mode could not be used outside of it.
     with torch.inference_mode(False), torch.set_grad_enabled(torch.is_grad_enabled()):
         defined.body = sizing.block(defined.body)
     _drop_unread(defined, sizing.folded)
     space = {**function.__globals__, **sizing.kept}
-    exec(compile(ast.fix_missing_locations(ast.Module([defined], [])), name, "exec"), space)
+    exec(compile(ast.Module([defined], []), name, "exec"), space)
     found: Callable[..., Any] = space[function.__name__]
     return found
 
@@ -77,15 +84,10 @@ def _is_plain_moment() -> bool:
 
 
 @dataclass
-class _Sizing:
-    """The statements of a function, with what is known computed. `known` are the variables that are, by their values;
-    `folded` the assignments of known values; `kept` the values that have no literal, by the names they are given."""
+class _Sizing(Decided):
+    """The statements of a function, with what is known computed. `folded` are the assignments of known values; `kept`
+    the values that have no literal, by the names they are given."""
 
-    globals: dict[str, Any]
-    inputs: dict[str, Any]
-    torch: Any
-    keeps_arrays: bool
-    known: dict[str, Any] = field(default_factory=dict)
     folded: set[ast.stmt] = field(default_factory=set)
     kept: dict[str, Any] = field(default_factory=dict)
     points: int = 0
@@ -96,12 +98,7 @@ class _Sizing:
     def statement(self, statement: ast.stmt) -> Iterator[ast.stmt]:
         match statement:
             case ast.Assign([ast.Name(target)], value):
-                found = self.value(value)
-                statement.value = self.rewritten(value)
-                self.forget({target})
-                if found is not None:
-                    self.known[target] = found[0]
-                    self.folded.add(statement)
+                self.assigned(statement, target, value)
                 yield statement
             case ast.Assign([ast.Tuple(targets)], value) if all(isinstance(target, ast.Name) for target in targets):
                 yield from self.unpacked(statement, targets, value)
@@ -110,9 +107,10 @@ class _Sizing:
                 if found is not None:
                     yield from self.block(body if found[0] else orelse)
                     return
+                statement.test, before = self.rewritten(test), self.facts()
                 assigned = _stored([statement])
-                statement.test, before = self.rewritten(test), dict(self.known)
-                statement.body, self.known = self.block(body), before
+                statement.body = self.block(body)
+                self.inputs, self.growing, self.views, self.known = before
                 statement.orelse = self.block(orelse)
                 self.forget(assigned)
                 yield statement
@@ -130,6 +128,22 @@ class _Sizing:
                 self.forget(_stored([statement]))
                 yield self.rewritten(statement)
 
+    def assigned(self, statement: ast.Assign, target: str, value: ast.expr) -> None:
+        """`n = n_d + 1`, and `V_all = V_past`, of which all is known that is known of the input."""
+        found, view = self.value(value), self.view(value)
+        other = dotted(value)
+        facts = [(of, of[other]) for of in (self.inputs, self.growing) if other in of]
+        statement.value = self.rewritten(value)
+        self.forget({target})
+        for of, fact in facts:
+            of[target] = fact
+        if found is not None:
+            self.known[target] = found[0]
+        if view is not None:
+            self.views[target] = view
+        if found is not None or view is not None:
+            self.folded.add(statement)
+
     def unpacked(self, statement: ast.Assign, targets: list[ast.expr], value: ast.expr) -> Iterator[ast.stmt]:
         """`n_i, n_d = Q.shape`, where it is known as an assignment for each."""
         names = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -141,92 +155,16 @@ class _Sizing:
             return
         for name, part in zip(names, found[0], strict=True):
             self.known[name] = part
-            new = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], self.literal(part, value)), statement)
+            target = ast.copy_location(ast.Name(name, ast.Store()), statement)
+            new = ast.copy_location(ast.Assign([target], self.literal(part, value)), statement)
             self.folded.add(new)
             yield new
-
-    def forget(self, names: set[str]) -> None:
-        for name in names:
-            self.known.pop(name, None)
-            self.inputs.pop(name, None)
-
-    # ------------------------------------------------------------------------------------ values
-
-    def value(self, node: ast.expr) -> tuple[Any] | None:
-        """The value of an expression, in a tuple; None where it takes more than sizes to say."""
-        if not self.is_known(node):
-            return None
-        try:
-            found = eval(compile(ast.Expression(node), "<sizes>", "eval"), self.globals, {**self.inputs, **self.known})
-        except _UNCOMPUTABLE:
-            return None
-        return (found,) if self.is_small(found) else None
-
-    def is_small(self, value: Any) -> bool:
-        """Whether a value may be known: any number, and an array that is on the CPU and has few points."""
-        if not isinstance(value, self.torch.Tensor):
-            return True
-        return self.keeps_arrays and value.device.type == "cpu" and value.numel() <= _POINTS
 
     def is_plain(self, value: Any) -> bool:
         """Whether a value is a number, a device, a dtype or a tuple of these: nothing that anybody could write to."""
         if isinstance(value, tuple):
             return all(map(self.is_plain, value))
         return type(value) in _PLAIN or isinstance(value, self.torch.device | self.torch.dtype)
-
-    def is_known(self, node: ast.expr | None) -> bool:
-        """Whether sizes decide the value of an expression."""
-        match node:
-            case None | ast.Constant():
-                return True
-            case ast.Name(name):
-                return name in self.known
-            case ast.Attribute(ast.Name(name), attribute) if name in self.inputs:
-                return attribute in _ATTRIBUTES
-            case ast.Attribute(ast.Name("math"), _):
-                return True
-            case ast.Attribute(ast.Name("torch"), attribute):
-                return isinstance(getattr(self.torch, attribute, None), self.torch.dtype)
-            case ast.Call(function, arguments, keywords):
-                parts = [*arguments, *(keyword.value for keyword in keywords)]
-                return self.is_decided(function, parts) and (_is_named(function, _LEARNS) or self.are_known(parts))
-            case ast.BinOp(left, _, right):
-                return self.are_known((left, right))
-            case ast.UnaryOp(_, operand):
-                return self.is_known(operand)
-            case ast.Compare(left, _, others):
-                return self.are_known((left, *others))
-            case ast.BoolOp(_, parts) | ast.Tuple(parts):
-                return self.are_known(parts)
-            case ast.IfExp(test, then, otherwise):
-                return self.are_known((test, then, otherwise))
-            case ast.Subscript(value, index):
-                return self.are_known((value, index))
-            case ast.Slice(lower, upper, step):
-                return self.are_known((lower, upper, step))
-            case ast.Starred(value):
-                return self.is_known(value)
-            case _:
-                return False
-
-    def are_known(self, nodes: Any) -> bool:
-        return all(map(self.is_known, nodes))
-
-    def is_decided(self, function: ast.expr, arguments: list[ast.expr]) -> bool:
-        """Whether a function gives what its arguments decide; of inputs, what a guard decides."""
-        if _is_named(function, _LEARNS):
-            # Of those that require one, it depends on whether gradients are on, which no guard asks.
-            given = [self.inputs.get(part.id) if isinstance(part, ast.Name) else None for part in arguments]
-            return all(array is not None and not array.requires_grad for array in given)
-        match function:
-            case ast.Attribute(ast.Name(name), method) if name in self.inputs:
-                return method in _QUESTIONS
-            case ast.Attribute(value, method) if method in _METHODS:
-                return self.is_known(value)
-            case _:
-                return ast.unparse(function) in _FUNCTIONS
-
-    # ---------------------------------------------------------------------------------- rewriting
 
     def rewritten(self, node: Any) -> Any:
         """A statement or an expression with what is known in it as literals."""
@@ -238,9 +176,20 @@ class _Sizing:
             found = self.value(node)
             if found is not None and self.is_plain(found[0]):
                 return self.literal(found[0], node)
+            view = None if isinstance(node, ast.Name) and node.id in self.inputs else self.view(node)
+            if view is not None:
+                return self.named(view, node)
         match node:
-            case ast.BinOp() | ast.Compare() | ast.UnaryOp() if not self.is_known(node):
+            case ast.Call(function, [rows, matrix], []) if self.views and dotted(function) == _LINEAR:
+                return self.linear(node, rows, matrix)
+            case ast.BinOp() | ast.Compare() | ast.UnaryOp() if self.value(node) is None:
                 return self.inside(node, self.operand)
+            case ast.BoolOp(op, parts):
+                # Those that decide nothing; the last is what comes out.
+                idle = isinstance(op, ast.And)
+                rest = [part for part in parts[:-1] if (found := self.value(part)) is None or found[0] is not idle]
+                node.values = [self.rewritten(part) for part in (*rest, parts[-1])]
+                return node if rest else node.values[0]
             case ast.Call(function, arguments, keywords) if self.only_reads(function):
                 node.args = [self.operand(argument) for argument in arguments]
                 for keyword in keywords:
@@ -250,6 +199,14 @@ class _Sizing:
                 return node
             case _:
                 return self.inside(node, self.rewritten)
+
+    def linear(self, node: ast.Call, rows: ast.expr, matrix: ast.expr) -> Any:
+        """The product with a matrix that is the same in all calls: what the library would turn in each is turned."""
+        view = self.view(matrix)
+        if view is None or view.ndim != 2:
+            return self.inside(node, self.rewritten)
+        turned = self.named(view.t(), matrix)
+        return ast.copy_location(ast.BinOp(self.rewritten(rows), ast.MatMult(), turned), node)
 
     def inside(self, node: Any, change: Callable[[Any], Any]) -> Any:
         """A node with its expressions changed."""
@@ -264,7 +221,7 @@ class _Sizing:
         """Whether a call reads the arrays it is given and returns none of them: a known kernel, or one that says so."""
         if isinstance(function, ast.Name) and getattr(self.globals.get(function.id), "only_reads", False):
             return True
-        return ast.unparse(function) in _READERS
+        return dotted(function) in _READERS
 
     def operand(self, node: ast.expr) -> Any:
         """A value that is read and not handed on: here an array may be kept too, also one of a list."""
@@ -293,33 +250,57 @@ class _Sizing:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
 
-def _is_named(function: ast.expr, name: str) -> bool:
-    return isinstance(function, ast.Name) and function.id == name
+def _parts(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    """All nodes in these: what `ast.walk` gives, in less time."""
+    found = list(nodes)
+    for node in found:
+        for name in node._fields:
+            part = getattr(node, name, None)
+            if isinstance(part, list):
+                found += [one for one in part if isinstance(one, ast.AST)]
+            elif isinstance(part, ast.AST) and name not in ("ctx", "op"):
+                found.append(part)
+    return found
 
 
-def _writes(defined: ast.FunctionDef) -> bool:
-    """Whether the function changes an array in place: then none is known, since what is known may be a part of it."""
-    for part in ast.walk(defined):
+def _written(defined: ast.FunctionDef) -> set[str] | None:
+    """The inputs that the function changes in place; None where it changes other arrays too: then none is known, since
+    what is known may be a part of it."""
+    parts = _parts(defined.body)
+    stored = Counter(part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    stored.update(part.arg for part in parts if isinstance(part, ast.arg))
+    given = {argument.arg: argument.arg for argument in defined.args.args if not stored[argument.arg]}
+    names = dict(given)
+    for part in parts:
         match part:
+            case ast.Assign([ast.Name(name)], ast.Name(other)) if stored[name] == 1 and other in given:
+                names[name] = other
+    found = set()
+    for part in parts:
+        match part:
+            case ast.Subscript(ast.Name(name), ctx=ast.Store()) if name in names:
+                found.add(names[name])
             case ast.AugAssign() | ast.keyword("out") | ast.Subscript(ctx=ast.Store()):
-                return True
+                return None
             case ast.Call(ast.Attribute(_, name)) if name.endswith("_"):
-                return True
-    return False
+                return None
+    return found
 
 
 def _stored(nodes: list[Any]) -> set[str]:
     """The variables that are assigned or deleted somewhere in here, and all that a function in here calls its own."""
-    parts = [part for node in nodes for part in ast.walk(node)]
-    own = {part.arg for part in parts if isinstance(part, ast.arg)}
-    own |= {part.name for part in parts if isinstance(part, ast.FunctionDef)}
-    return own | {part.id for part in parts if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
+    found = set()
+    for part in _parts(nodes):
+        match part:
+            case ast.arg(name) | ast.FunctionDef(name) | ast.Name(name, ast.Store() | ast.Del()):
+                found.add(name)
+    return found
 
 
 def _drop_unread(defined: ast.FunctionDef, folded: set[ast.stmt]) -> None:
     """Leave out the variables that nothing reads, where only known values are assigned to them."""
     while True:
-        parts = list(ast.walk(defined))
+        parts = _parts(defined.body)
         names = [part for part in parts if isinstance(part, ast.Name)]
         read = {part.id for part in names if isinstance(part.ctx, ast.Load)}
         stored = Counter(part.id for part in names if isinstance(part.ctx, ast.Store))
@@ -328,12 +309,12 @@ def _drop_unread(defined: ast.FunctionDef, folded: set[ast.stmt]) -> None:
         unread = {name for name, times in known.items() if name not in read and stored[name] == times}
         if not unread:
             return
-        for part in parts:
+        for part in (defined, *parts):
             for name in ("body", "orelse"):
                 block = getattr(part, name, None)
                 if isinstance(block, list):
                     block = list(_without(block, unread))
-                    setattr(part, name, block if block or name == "orelse" else [ast.Pass()])
+                    setattr(part, name, block if block or name == "orelse" else [ast.copy_location(ast.Pass(), part)])
 
 
 def _without(block: list[ast.stmt], unread: set[str]) -> Iterator[ast.stmt]:

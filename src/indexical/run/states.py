@@ -80,8 +80,12 @@ class State:
     def _keep(self, at: Any, count: int, found: tuple[Any, ...]) -> tuple[Any, ...]:
         """Keep what a step behind so many positions gave; the last rows of it that are handed on."""
         pairs = list(zip(self._decoder._memories, found, strict=True))
-        grown = [(memory, array) for memory, array in pairs if memory.rows is None]
-        arrays = [part for memory, array in grown for part in rounded(array, memory.keep)]
+        arrays = [
+            part
+            for memory, array in pairs
+            if memory.rows is None
+            for part in (rounded(array, memory.keep) if memory.keep else (array,))
+        ]
         self._store.take(at, count, arrays)
         return tuple(array for memory, array in pairs if memory.rows is not None)
 

@@ -30,6 +30,7 @@ class Store:
         self.tip: object = None
         self.most = 0
         self.first = 0
+        self._room: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -59,6 +60,8 @@ class Store:
 
     def with_room_for(self, length: int, count: int) -> Store:
         """A store with room behind so many positions for some more: this one, unless rows have to be left behind."""
+        if self._room is not None and length + count <= self._room:
+            return self
         store = self
         begins = max(self.first, length - self._least)
         needed = [length + count + m.offset - (self.first if m.window else 0) for m in self.memories]
@@ -75,18 +78,25 @@ class Store:
             elif full[number]:
                 rows = length + memory.offset - (self.first if memory.window else 0)
                 store.arrays[number] = with_room(array, memory.axis, rows, self._next_room(memory, needed[number]))
+        store._room = min(map(store._most, store.memories, store.arrays), default=None)
         return store
+
+    def _most(self, memory: Memory, array: Any) -> int:
+        """The positions that an array has room for, counted from the first."""
+        return int(array.shape[memory.axis]) - memory.offset + (self.first if memory.window else 0)
 
     def _next_room(self, memory: Memory, needed: int) -> int:
         return max(needed, min(2 * needed, most_rows(self.reach))) if memory.window else 2 * needed
 
     def rows(self, length: int, count: int) -> dict[str, Any]:
         """What is past, with room for some more rows behind it, by the inputs of a step."""
-        self.views = []
-        for memory, array in zip(self.memories, self.arrays, strict=True):
-            begins = max(0, length - self.reach) - self.first if memory.window else 0
-            beyond = length + count + memory.offset - (self.first if memory.window else 0)
-            self.views.append(rows_of(array, memory.axis, begins, beyond))
+        begins = max(0, length - self.reach)
+        self.views = [
+            rows_of(array, memory.axis, begins - self.first, length + count + memory.offset - self.first)
+            if memory.window
+            else rows_of(array, memory.axis, 0, length + count + memory.offset)
+            for memory, array in zip(self.memories, self.arrays, strict=True)
+        ]
         return {memory.past: view for memory, view in zip(self.memories, self.views, strict=True)}
 
     def clear(self, lengths: tuple[int, ...]) -> None:
