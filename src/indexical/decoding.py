@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -131,9 +132,11 @@ class Decoder:
             self._first = derived_program(laid, first, "first pass", (along,))
         outputs = (*wanted, *(memory.after for memory in self._memories))
         self._step = derived_program(laid, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
-        self._takes = self._step.inputs
-        held = tuple(place for place, name in enumerate(self._takes) if name in weights)
-        growing = {self._takes.index(memory.past): memory.axis for memory in self._growing if capacity is None}
+        # The place of each argument of a step; the arguments of the latest that stay what they are.
+        self._takes = {name: place for place, name in enumerate(self._step.inputs)}
+        self._placed: tuple[dict[str, Any], list[Any]] = ({}, [])
+        held = tuple(place for name, place in self._takes.items() if name in weights)
+        growing = {self._takes[memory.past]: memory.axis for memory in self._growing if capacity is None}
         self._caller = Caller(self._step._engine, Repeated(held, growing))
         self._pack = packed(wanted)
         self._least = split.least
@@ -273,23 +276,34 @@ class Decoder:
         count = self._length(new)
         state._check()
         self._layouts.renew(self._weights)
-        with _no_gradients((*new.values(), *state._fixed.values())):
+        with _no_gradients(chain(new.values(), state._fixed.values())):
             if self.capacity is not None:
                 check_room(self, state.length + count)
                 known = replayed(self, new, state, count)
                 if known is not None:
                     return known
-            found = self._stepped({**state._fixed, **new, **state._rows(count)}, state._before(), state._backend)
+            found = self._stepped(state._fixed, {**new, **state._rows(count)}, state._before(), state._backend)
             after = state._after(count, found[len(self._wanted) :])
             return after, found if self.capacity is None else without_room(self, found, after.lengths)
 
-    def _stepped(self, values: dict[str, Any], before: Any, backend: str | None) -> tuple[Any, ...]:
+    def _stepped(
+        self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None
+    ) -> tuple[Any, ...]:
         """What a step gives out: what is wanted, then what is kept."""
         if self._stepping.before is not None:
             values[self._stepping.before] = before
-        arguments = tuple([values[name] for name in self._takes])
-        found = self._caller.call(arguments, {}, None, backend, False, True)
-        return found if len(self._step.outputs) > 1 else (found,)
+        arguments = self._arguments(fixed)
+        for name, value in values.items():
+            if name in self._takes:
+                arguments[self._takes[name]] = value
+        found = self._caller.call(tuple(arguments), {}, None, backend, False, True)
+        return found if len(self._wanted) + len(self._memories) > 1 else (found,)
+
+    def _arguments(self, fixed: dict[str, Any]) -> list[Any]:
+        """The arguments of a step, with those that stay what they are in their places."""
+        if self._placed[0] is not fixed:
+            self._placed = fixed, [fixed.get(name) for name in self._takes]
+        return self._placed[1].copy()
 
     def _named(self, names: tuple[str, ...], arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         """Each input with its array."""

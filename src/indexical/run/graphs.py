@@ -83,8 +83,8 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            values = {**state._fixed, **own, **room.rows(places.at, count), **state._tails_by_input(places.tails)}
-            found = decoder._stepped(values, places.at, state._backend)
+            values = {**own, **room.rows(places.at, count), **state._tails_by_input(places.tails)}
+            found = decoder._stepped(state._fixed, values, places.at, state._backend)
             tails = state._keep(places.at, count, found[len(decoder._wanted) :])
             for place, tail in zip(places.tails, tails, strict=True):
                 place.copy_(tail)
