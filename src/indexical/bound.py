@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 from operator import attrgetter
@@ -44,7 +44,8 @@ class Layouts:
 
     orders: Mapping[str, tuple[int, ...]]
     copies: dict[str, Any] = field(default_factory=dict)
-    _marks: list[tuple[int, int]] = field(default_factory=list)
+    _places: list[int] = field(default_factory=list)
+    _versions: list[int] = field(default_factory=list)
     _is_alike: Callable[..., bool] = unlike
     _memory: list[Any] = field(default_factory=list)
 
@@ -59,20 +60,22 @@ class Layouts:
             return
         torch = tensors.load_torch()
         given = [weights[name] for name in self.orders]
-        marks = list(zip(map(torch.Tensor.data_ptr, given), map(_VERSION, given), strict=True))
-        if marks == self._marks and self._is_alike(*given):
+        places, versions = list(map(torch.Tensor.data_ptr, given)), list(map(_VERSION, given))
+        is_alike = self._is_alike(*given)
+        if is_alike and places == self._places and versions == self._versions:
             return
-        old: Sequence[Any] = self._marks if self._is_alike(*given) else [None] * len(marks)
         # What is made in inference mode could not be written over outside of it.
         with torch.inference_mode(False), torch.no_grad():
-            for (name, order), weight, mark, before in zip(self.orders.items(), given, marks, old, strict=True):
-                if mark != before:
+            for number, (name, order) in enumerate(self.orders.items()):
+                now = places[number], versions[number]
+                if not is_alike or now != (self._places[number], self._versions[number]):
                     # An array of another rank is refused by the call.
-                    turned = weight.detach()
+                    turned = given[number].detach()
                     self._write(name, turned.permute(order) if turned.ndim == len(order) else turned)
             # Their memory is held, so that an array that replaces one does not come to lie in the same place.
             self._memory = [weight.detach() for weight in given]
-        self._marks, self._is_alike = marks, alike(tuple(given), of_one_size=True)
+        self._places, self._versions = places, versions
+        self._is_alike = alike(tuple(given), of_one_size=True)
 
     def _write(self, name: str, turned: Any) -> None:
         copy = self.copies.get(name)

@@ -136,8 +136,9 @@ class Decoder:
         self._takes = {name: place for place, name in enumerate(self._step.inputs)}
         self._placed: tuple[dict[str, Any], list[Any]] = ({}, [])
         held = tuple(place for name, place in self._takes.items() if name in weights)
+        copied = frozenset(self._takes[name] for name in layouts.orders if name in self._takes)
         growing = {self._takes[memory.past]: memory.axis for memory in self._growing if capacity is None}
-        self._caller = Caller(self._step._engine, Repeated(held, growing))
+        self._caller = Caller(self._step._engine, Repeated(held, growing, copied))
         self._pack = packed(wanted)
         self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.

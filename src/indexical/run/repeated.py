@@ -15,10 +15,12 @@ from .sized import for_sizes
 @dataclass(frozen=True)
 class Repeated:
     """The inputs of such calls, by their places: `held` are the same arrays in all calls, unless they are replaced; of
-    `growing` each has some size along an axis, which is counted from the end."""
+    `growing` each has some size along an axis, which is counted from the end. `own` are those of `held` that nobody
+    replaces by others of the same sizes."""
 
     held: tuple[int, ...]
     growing: Mapping[int, int]
+    own: frozenset[int] = frozenset()
 
     def known(
         self, function: Callable[..., Any], values: Values
@@ -28,12 +30,13 @@ class Repeated:
             return None
         arrays = [place for place, value in enumerate(values) if tensors.is_tensor(value)]
         held = [place for place in self.held if place in set(arrays)]
+        foreign = [place for place in held if place not in self.own]
         growing = {arrays.index(place): axis for place, axis in self.growing.items()}
         guard = alike(tuple(values[place] for place in arrays), True, growing)
         if guard is unlike:
             return None
         made = for_sizes(function, values, self.growing, held)
-        return None if made is None else (_Same(values, guard, arrays, held), made)
+        return None if made is None else (_Same(values, guard, arrays, foreign), made)
 
 
 class _Same:
