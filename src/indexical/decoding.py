@@ -24,8 +24,8 @@ from .run.calling import Caller
 from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
-from .run.rooms import Room, check_room, first_pass_in_room, without_room
 from .run.repeated import Repeated
+from .run.rooms import Room, check_room, first_pass_in_room, without_room
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split

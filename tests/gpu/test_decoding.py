@@ -156,3 +156,18 @@ def test_what_cannot_be_captured_is_said() -> None:
         state, out = decode.step(x[3:4], state)
     torch.testing.assert_close(out[0], x[1:4].sum(0))
     assert "no CUDA graph" in str(decode)
+
+
+def test_weights_that_moved_are_captured_anew() -> None:
+    weight = torch.randn(2, 2, device="cuda")
+    text = "input x[i, d], w[d, e]; let k[i, e] = sum[d](x[i, d] * w[d, e]);"
+    decode = ix.incremental(text + "let y[i, e] = sum[j](k[j, e] where j <= i);", "i", capacity=16, w=weight)
+    x = torch.randn(8, 2, device="cuda")
+    state, total = decode.prefill(x[:1])
+    for at in range(1, 8):
+        if at == 5:
+            weight.data = torch.randn(2, 2, device="cuda")
+        state, out = decode.step(x[at : at + 1], state)
+        total = total + x[at : at + 1] @ weight
+        torch.testing.assert_close(out, total)
+    assert not decode.uncaptured

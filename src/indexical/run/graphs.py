@@ -37,11 +37,12 @@ class Places:
 
 @dataclass(eq=False)
 class Captured:
-    """A step for new positions at fixed places, and the outputs that it gives there."""
+    """A step for new positions at fixed places, and the outputs that it gives there. It reads weights at `pointers`."""
 
     graph: Any
     new: dict[str, Any]
     outputs: tuple[Any, ...]
+    pointers: list[int]
 
 
 def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tuple[State, tuple[Any, ...]] | None:
@@ -55,6 +56,8 @@ def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tup
     found = room.graphs.get(key, 0)
     if found is None:
         return None
+    if isinstance(found, Captured) and found.pointers != _pointers(state):
+        found = _FIRST
     if isinstance(found, int):
         room.graphs[key] = found + 1
         if found < _FIRST:
@@ -94,11 +97,16 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count
     except RuntimeError as problem:
         reason = _first(problem)
     if reason is None:
-        return Captured(graph, own, found[: len(decoder._wanted)])
+        return Captured(graph, own, found[: len(decoder._wanted)], _pointers(state))
     room.arrays[:] = arrays
     decoder.uncaptured = reason
     warnings.warn(f"a step runs without a CUDA graph: {reason}", RuntimeWarning, stacklevel=5)
     return None
+
+
+def _pointers(state: State) -> list[int]:
+    """The places in memory of what stays the same: one that has moved since a step was captured is captured anew."""
+    return [value.data_ptr() for value in state._fixed.values() if tensors.is_tensor(value)]
 
 
 def _first(problem: BaseException) -> str:
