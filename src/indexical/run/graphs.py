@@ -85,7 +85,8 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count
     own = {name: value.detach().clone() for name, value in new.items()}
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with warnings.catch_warnings(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            warnings.simplefilter("ignore")  # Of a capture that ends early PyTorch says that it is empty.
             values = {**own, **room.rows(places.at, count), **state._tails_by_input(places.tails)}
             found = decoder._stepped(state._fixed, values, places.at, state._backend)
             tails = state._keep(places.at, count, found[len(decoder._wanted) :])
