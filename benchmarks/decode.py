@@ -329,14 +329,24 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--room", type=int, default=4096)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     os.environ.setdefault("IX_CACHE", "0")
     torch.set_num_threads(options.threads)
-    print("width  layout   step  by hand   prefill  by hand")
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if options.device == "cuda":
+        with torch.no_grad():
+            for width in map(int, options.widths.split(",")):
+                for dtype in ("bf16", "f32"):
+                    sizes = options.blocks, width, options.heads, options.prefix, options.room
+                    rows.append(measure_on_gpu(*sizes, dtype, options.seconds))
+                    print(rows[-1])
+    else:
+        print("width  layout   step  by hand   prefill  by hand")
     with torch.no_grad():
-        for width in map(int, options.widths.split(",")):
+        for width in map(int, options.widths.split(",")) if options.device == "cpu" else ():
             for layout in options.layouts.split(","):
                 row = measure(options.blocks, width, options.heads, layout, options.prefix, options.seconds)
                 rows.append(row)
