@@ -96,6 +96,8 @@ UNEVEN = {
     "ring without values": ("attention_free", {"e": 5}, {"a": 2, "c": 2}, {"e": "a", "i": "c", "balanced": "a"}),
     # It sums over `size(x) / 2` points.
     "part of an axis": ("reduced_keys", {}, {"a": 2}, {"x": "a", "y": "a", "balanced": "a"}),
+    # The first block is sent the keys that its queries hear, and computes with no more of them.
+    "fewer keys than there are": ("linear", {}, {"a": 2}, {"i": "a", "balanced": "a"}),
     "one point for two ranks": ("retention", {"j": 1}, {"c": 2}, {"j": "c", "balanced": "c"}),
 }
 

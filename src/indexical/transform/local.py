@@ -41,7 +41,13 @@ def with_sizes(program: ir.Program, sizes: Mapping[Coordinate, int], scalars: Ma
             value = polynomial(tidied(changed(let.clauses[0].body))).constant
             if value is not None:
                 known[let.name] = value
-    return rewritten(program, lambda expr: tidied(changed(expr)))
+    sized = rewritten(program, lambda expr: tidied(changed(expr)))
+    return replace(sized, lets=tuple(replace(let, clauses=tuple(map(_stated, let.clauses))) for let in sized.lets))
+
+
+def _stated(clause: ir.Clause) -> ir.Clause:
+    """The clause with sizes that need not be those of the axes it reads, of which a block holds a part."""
+    return replace(clause, ranges=tuple(replace(range, stated=True) for range in clause.ranges))
 
 
 def number_of(expr: ir.Expr) -> int | None:
