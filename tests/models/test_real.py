@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import indexical as ix
+from indexical.models import Checkpoint
+from indexical.models.tokenizing import words_of
 
 for library in ("gguf", "safetensors", "tokenizers"):
     pytest.importorskip(library, reason=f"{library} is not installed: pip install 'indexical[models]'")
@@ -152,6 +154,12 @@ def test_damaged_files_are_said_to_be(tmp_path: Path) -> None:
         with pytest.raises(ix.CallError, match="cut\\.gguf"):
             ix.models.load(tmp_path / "cut.gguf")
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ix.CallError, match="tokenizer cannot be built"):
+        words_of(Checkpoint(tmp_path, "gpt2", "safetensors", {}, {}, dict[str, Any]().__getitem__))
+    settings = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a"]}
+    with pytest.raises(ix.CallError, match=r"`tokenizer\.ggml\.merges` of its tokenizer is not said"):
+        words_of(Checkpoint(tmp_path, "llama", "gguf", settings, {}, dict[str, Any]().__getitem__))
     (tmp_path / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
     with pytest.raises(ix.CallError, match="cut off or damaged"):
         ix.models.load(tmp_path / "model.safetensors")
