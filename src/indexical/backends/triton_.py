@@ -83,7 +83,7 @@ HELPERS = (
     *("tanh", "fast_tanh", "fast_sigmoid", "far", "load_tile", "store_tile", "tiles_of", "places_of"),
     *("sums_of", "no_sums", "same_program"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
-    *("zero_of", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
+    *("zero_of", "zeros_of", "unusual", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
 )
 
 

@@ -32,7 +32,7 @@ from .triton_kernels import (
     write_exponent,
     write_score,
 )
-from .triton_score import KEY, ROW, dot_name
+from .triton_score import KEY, PAIR, ROW, dot_name
 
 # So many rows of a tile at a time: few, since little is to be compiled for what is rare. And so many programs of the
 # kernel before are looked at by one.
@@ -40,21 +40,50 @@ LEAD, SEVERAL = 16, 16
 
 
 def forward_again(parts: Parts) -> str:
-    """The function for a result that is not finite."""
-    about = "Attention of one tile of queries whose sums are not finite, once more and key by key."
+    """The function for a tile in which a query has no weight, or a result is not finite."""
+    about = "Attention of one tile of queries once more: those that attend to nothing, or sums that are not finite."
     kernel = Kernel(parts, "forward_again", about, KEY, False, ALONE)
     take_forward(kernel)
-    kernel.add(1, "tl.debug_barrier()  # Totals are as this program has just written them.")
+    kernel.add(1, "tl.debug_barrier()  # What this program has just written is there.")
     kernel.add(1, "program = same_program()")
     body = _begin_queries(kernel, ["total"])
     kernel.printer.count(roots(parts))
     kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
+    if parts.scale is not None:
+        _write_silence(kernel)
+    kernel.add(2, "if odd != 0.0:")
+    kernel.indent = 1
     _write_one_key(kernel)
     kernel.add(3, "p = score" if parts.scale is None else f"p = tl.exp2({write_exponent(kernel, 3)} - total[:, None])")
     kernel.add(3, "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)")
     kernel.add(2, *store_result())
+    kernel.indent = 0
     place_before(kernel, body, 2)
     return kernel.text(launched=False)
+
+
+def _write_silence(kernel: Kernel) -> None:
+    """Tell queries that attend to nothing from those of which all scores are -inf: neither has any weight, but the
+    result of the first is 0, and their total infinite, so that all their weights are 0 on the way back."""
+    allowed = kernel.parts.allowed
+    assert allowed is not None
+    first, last = _ends(len(kernel.parts.forward), "KEYS", "n_keys")
+    kernel.add(2, 'silent = total == float("-inf")', "if tl.max(silent.to(tl.int32), 0) > 0:")
+    kernel.add(3, f"heard = tl.zeros(({LEAD},), tl.int32)", f"for k0 in tl.range({first}, {last}, KEYS, num_stages=1):")
+    kernel.printer.begin()
+    kernel.add(4, "fresh = k0 + tl.arange(0, KEYS) < n_keys", "keys = tl.minimum(k0 + tl.arange(0, KEYS), n_keys - 1)")
+    code = kernel.written(4, allowed, PAIR)
+    kernel.add(4, f"heard += tl.max((({code}) & fresh[None, :]).to(tl.int32), 1)")
+    start, _ = store_result()
+    kernel.add(
+        3,
+        "nobody = silent & (heard == 0) & (places < n_rows - t0)",
+        'total = tl.where(nobody, float("inf"), total)',
+        "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=nobody)",
+        start,
+        "start += places[:, None] * out_row + tl.arange(0, CARRIED_PADDED)[None, :] * out_e",
+        "tl.store(start, acc, mask=nobody[:, None] & (tl.arange(0, CARRIED_PADDED)[None, :] < CARRIED))",
+    )
 
 
 def query_again(parts: Parts) -> str:
@@ -62,7 +91,7 @@ def query_again(parts: Parts) -> str:
     about = "The gradients of tiles of queries where they are not finite, once more and key by key."
     kernel = Kernel(parts, "backward_query_again", about, KEY, False, ALONE)
     take_queries(kernel, "programs")
-    _begin_marked(kernel)
+    _begin_marked(kernel, "ROWS")
     flows = [parts.cotangents[dot] for dot in parts.terms.dots]
     body = _begin_queries(kernel, ["total", "delta"])
     kernel.add(2, load_line("given", "t0", "near", "h", "CARRIED_PADDED"))
@@ -84,7 +113,7 @@ def key_again(parts: Parts) -> str:
     about = "The gradients of tiles of keys and values where they are not finite, once more and query by query."
     kernel = Kernel(parts, "backward_key_again", about, ROW, True, ALONE)
     take_keys(kernel, "programs")
-    _begin_marked(kernel)
+    _begin_marked(kernel, "KEYS")
     queries, keys, *_ = signature_of(parts)
     flows = [parts.cotangents[dot] for dot in parts.terms.dots]
     kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False, program="program")
@@ -119,16 +148,16 @@ def key_again(parts: Parts) -> str:
     return kernel.text()
 
 
-def _begin_marked(kernel: Kernel) -> None:
-    """Begin a kernel of tiles that another one has marked; `program` is the one of that kernel."""
+def _begin_marked(kernel: Kernel, step: str) -> None:
+    """Begin a kernel of tiles of which another one has marked some rows; `program` is the one of that kernel."""
     kernel.add(
         1,
         f"first = tl.program_id(0) * {SEVERAL}",
-        f"marks = first + tl.arange(0, {SEVERAL})",
-        "if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs, other=0.0), 0) == 0.0:",
+        f"marks = first * {step} + tl.arange(0, {SEVERAL} * {step})",
+        f"if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs * {step}, other=0.0), 0) == 0.0:",
         "    return",
         f"for program in tl.range(first, tl.minimum(first + {SEVERAL}, programs)):",
-        "    if tl.load(odd_ptr + program) != 0.0:",
+        f"    if tl.sum(tl.load(odd_ptr + program * {step} + tl.arange(0, {step})), 0) != 0.0:",
     )
     kernel.indent = 2
 
@@ -162,7 +191,12 @@ def _write_one_key(kernel: Kernel) -> None:
 
 def _write_loop(kernel: Kernel, indent: int, name: str, step: str, length: str, count: int) -> None:
     """Begin a loop over places one by one, from the first tile to the last."""
-    ends = [edges(number if count > 1 else None) for number in range(count)]
-    first, last = f"{ends[0][0]} * {step}", f"tl.minimum({ends[-1][3]} * {step}, {length})"
+    first, last = _ends(count, step, length)
     kernel.add(indent, f"for {name} in tl.range({first}, {last}, num_stages=1):")
     kernel.printer.begin()
+
+
+def _ends(count: int, step: str, length: str) -> tuple[str, str]:
+    """The first place of the tiles of so many blocks, and the one behind the last."""
+    ends = [edges(number if count > 1 else None) for number in range(count)]
+    return f"{ends[0][0]} * {step}", f"tl.minimum({ends[-1][3]} * {step}, {length})"

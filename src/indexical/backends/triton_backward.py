@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
-from .code import names, show
+from .code import Name, names, show
 from .triton_kernels import (
     Kernel,
     Parts,
@@ -121,7 +121,7 @@ def query_kernel(parts: Parts) -> str:
             there = "(places[:, None] < n_rows - t0)" + (" & fresh[None, :]" if is_partial else "")
             kernel.add(indent, f"if WANT_{operand.name}:")
             kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
-    kernel.mark(f"d_q{tag(number)}" for number in kernel.dots)
+    kernel.mark("ROWS", (f"d_q{tag(number)}" for number in kernel.dots))
     kernel.add(1, *store_queries(kernel))
     if of_sink and parts.sinking is not None:
         kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * delta")
@@ -256,7 +256,7 @@ def key_kernel(parts: Parts) -> str:
         kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
     lines = store_keys(kernel)
     place_among(kernel, before, body)
-    kernel.mark((*(f"d_k{tag(number)}" for number in kernel.dots), "d_v"))
+    kernel.mark("KEYS", (*(f"d_k{tag(number)}" for number in kernel.dots), "d_v"))
     kernel.add(1, *lines)
     return kernel.text()
 
@@ -322,10 +322,11 @@ def _varies(cell: Cell) -> bool:
 
 
 def table_kernel(parts: Parts) -> str:
-    """The kernel of the gradients of tables of distances: one diagonal of tiles, its own diagonals summed. It is run
+    """The kernel of the gradients of tables of distances: some diagonals of tiles, their own diagonals summed. A tile
+    with several times as many queries as keys lies on as many diagonals, and moves on by its keys. The kernel is run
     again for what is not finite, more slowly: then what flows to a pair that is not allowed counts for nothing."""
     queries, keys, pointers, strides = signature_of(parts)
-    about = "The gradients of tables, along one diagonal of tiles: those of its upper and of its lower triangles."
+    about = "The gradients of tables, along some diagonals of tiles: sums of pairs that are equally far apart."
     kernel = Kernel(parts, "backward_table", about, PAIR, False, "0, ahead * KEYS")
     if parts.allowed is not None:
         kernel.add(1, "if AGAIN:", "    if tl.load(odd_ptr + tl.program_id(0)) == 0.0:", "        return")
@@ -333,49 +334,49 @@ def table_kernel(parts: Parts) -> str:
         1,
         "at = tl.program_id(0) // diagonals",
         "diagonal = tl.program_id(0) % diagonals",
-        "ahead = first + diagonal",
+        "ahead = top - diagonal * (ROWS // KEYS)",
         "b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)",
         "near_rows, near_columns = tl.arange(0, ROWS), tl.arange(0, KEYS)",
         "moved = near_rows[:, None] + near_columns[None, :]",
     )
+    for operand, bank in kernel.printer.banks.items():  # The same for all tiles of a diagonal.
+        kernel.add(1, f"{operand.name}_bank = {show(bank)}")
+        kernel.printer.banks[operand] = Name(f"{operand.name}_bank")
     body = len(kernel.lines)
     for operand in parts.tables:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")
     wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
     kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
-    kernel.add(1, "begin = tl.maximum(0, -ahead)")
-    kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, ROWS), tl.cdiv(n_keys, KEYS) - ahead)")
+    kernel.add(1, "begin = tl.maximum(1 - ROWS // KEYS, -ahead)")
+    kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, KEYS), tl.cdiv(n_keys, KEYS) - ahead)")
     kernel.add(1, "for turn in tl.range(begin, end):")
     kernel.printer.begin()
     kernel.add(
         2,
-        "t0 = turn * ROWS",
+        "t0 = turn * KEYS",
         "k0 = (turn + ahead) * KEYS",
-        "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)",
+        "near = tl.minimum(tl.maximum(near_rows, -t0), n_rows - 1 - t0)",
         "rows = t0 + near",
+        "there = near == near_rows",
     )
     write_key_places(kernel, 2, True)
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
         kernel.add(2, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
         kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
-    there = "mask=t0 + near_rows < n_rows"
     for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
-        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + t0 + near_rows, {there}, other={other})")
+        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows, mask=there, other={other})")
     kernel.add(
         2,
         load_line("given", "t0", "near", "h", "CARRIED_PADDED"),
         load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"),
     )
-    inside = "fresh[None, :]"
-    if parts.scale is None:
-        inside = f"({inside}) & (t0 + near_rows[:, None] < n_rows)"
-    write_score(kernel, 2, True, inside)
+    write_score(kernel, 2, True, "fresh[None, :]" if parts.scale is not None else "fresh[None, :] & there[:, None]")
     write_cotangents(kernel, 2, True)
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)
-        kernel.add(3, f"d_{operand.name} += tl.where(allowed, {code}, 0.0) if AGAIN else {code}")
+        kernel.add(3, f"d_{operand.name} += tl.where(allowed & there[:, None], {code}, 0.0) if AGAIN else {code}")
     if parts.allowed is not None:
         odd = " + ".join(f"zero_of(d_{operand.name})" for operand in parts.tables)
         kernel.add(1, "if not AGAIN:", f"    tl.store(odd_ptr + tl.program_id(0), {odd})")
@@ -386,9 +387,9 @@ def table_kernel(parts: Parts) -> str:
         kernel.add(
             2,
             f"skewed = tl.gather(d_{operand.name}{more}, moved % KEYS, 1)",
-            f"start = d_{operand.pointer} + (far(at, diagonals) + diagonal) * (2 * KEYS) + near_columns",
-            "tl.store(start, tl.sum(tl.where(moved < KEYS, skewed, 0.0), 0))",
-            "tl.store(start + KEYS, tl.sum(tl.where(moved < KEYS, 0.0, skewed), 0))",
+            f"start = d_{operand.pointer} + (far(at, diagonals) + diagonal) * (ROWS + KEYS) + near_columns",
+            "for strip in tl.static_range(ROWS // KEYS + 1):",
+            "    tl.store(start + strip * KEYS, tl.sum(tl.where(moved // KEYS == strip, skewed, 0.0), 0))",
         )
     place_before(kernel, body)
     own = [*steps_of(*queries, *keys, "v", "given"), *strides]
@@ -396,5 +397,5 @@ def table_kernel(parts: Parts) -> str:
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta", *marks)]
     named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
     flags = ["FEW", *(f"WANT_{operand.name}" for operand in parts.tables), "AGAIN"]
-    kernel.takes(named, own, flags, ["diagonals", "first"])
+    kernel.takes(named, own, flags, ["diagonals", "top"])
     return kernel.text()

@@ -40,7 +40,7 @@ from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_nam
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
 Bounds: TypeAlias = "list[tuple[Cell | None, Cell | None]]"
 
-_FUNCTIONS = "few_rows some_keys split_of store_split paged_keys".split()
+_FUNCTIONS = "few_rows some_keys split_of store_split paged_keys peak_of_silence".split()
 
 
 class Packed(Terms):
@@ -193,15 +193,8 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
     kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
-    kernel.add(
-        1,
-        "if zero_of(acc) != 0.0:",
-        "    # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.",
-        "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
-        "    for k0 in tl.range(start, stop, num_stages=1):",
-    )
-    scale = _scores(kernel, 3, keys, "1", paged)
-    kernel.add(3, f"acc = absorb_one(score, {scale}, v, peak, acc)")
+    kernel.add(1, "if unusual(acc, weight) != 0.0:")
+    _look_again(kernel, keys, paged)
     if parts.sinking is not None:
         kernel.add(1, "if tl.program_id(1) == 0:")
         kernel.add(2, f"peak, weight, acc = beside({kernel.written(2, parts.sinking[0])}, peak, weight, acc)")
@@ -215,6 +208,24 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     strides += ["table_b", "table_at"] if paged else []
     kernel.takes(named, strides, [])
     return kernel.text()
+
+
+def _look_again(kernel: Kernel, keys: list[str], paged: bool) -> None:
+    """What is done where sums are not finite, or where a row has no weight: then none of its scores is above -inf, or
+    it attends to nothing here."""
+    kernel.add(
+        2,
+        "if zero_of(acc) != 0.0:",
+        "    # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.",
+        "    acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
+        "    for k0 in tl.range(start, stop, num_stages=1):",
+    )
+    scale = _scores(kernel, 4, keys, "1", paged)
+    kernel.add(4, f"acc = absorb_one(score, {scale}, v, peak, acc)")
+    kernel.add(2, "heard = tl.zeros((ROWS,), tl.int32)", "for k0 in tl.range(start, stop, KEYS, num_stages=1):")
+    _places(kernel, 3, "KEYS")
+    kernel.add(3, "heard += tl.max(allowed.to(tl.int32) + tl.zeros((ROWS, KEYS), tl.int32), 1)")
+    kernel.add(2, "peak = peak_of_silence(peak, weight, heard)")
 
 
 def _range(kernel: Kernel, bounds: Bounds) -> None:
@@ -249,13 +260,7 @@ def _nested(function: str, codes: list[str]) -> str:
 def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool) -> str:
     """The scores of so many keys and their values; the number that scores are yet to be multiplied with."""
     parts = kernel.parts
-    kernel.printer.begin()
-    kernel.add(
-        indent,
-        f"positions = k0 + tl.arange(0, {step})",
-        f"near = tl.minimum(tl.arange(0, {step}), stop - 1 - k0)",
-        "keys = k0 + near",
-    )
+    _places(kernel, indent, step)
     if paged:
         kernel.add(indent, "page = tl.load(table_ptr + b * table_b + keys // page_size * table_at).to(tl.int64)")
         kernel.add(indent, "slot = keys % page_size")
@@ -264,18 +269,27 @@ def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool
         dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
         dot = f"one_dot(q{tag(number)}, {k})" if step == "1" else dot
         kernel.add(indent, f"{dot_name(number)} = {dot}")
-    test = "(positions < stop)[None, :]"
-    if parts.allowed is not None:
-        allowed = show(kernel.printer.written(parts.allowed, PAIR))
-        kernel.pour(indent)
-        test = f"({allowed}) & {test}"
-    kernel.add(indent, f"allowed = {test}")
     kernel.printer.masked = True
     kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
     kernel.add(indent, 'score = tl.where(allowed, score, float("-inf"))')
     kernel.add(indent, _keys("v", "CARRIED, CARRIED_PADDED", paged))
     assert parts.scale is not None
     return kernel.written(indent, parts.scale)
+
+
+def _places(kernel: Kernel, indent: int, step: str) -> None:
+    """So many keys of this split, and which of them each row attends to."""
+    kernel.printer.begin()
+    kernel.add(
+        indent,
+        f"positions = k0 + tl.arange(0, {step})",
+        f"near = tl.minimum(tl.arange(0, {step}), stop - 1 - k0)",
+        "keys = k0 + near",
+    )
+    test = "(positions < stop)[None, :]"
+    if kernel.parts.allowed is not None:
+        test = f"({kernel.written(indent, kernel.parts.allowed, PAIR)}) & {test}"
+    kernel.add(indent, f"allowed = {test}")
 
 
 def _keys(name: str, width: str, paged: bool) -> str:

@@ -45,17 +45,16 @@ def forward_kernel(parts: Parts) -> str:
             kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     if parts.sinking is not None:
         kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
-    lines = store_result()
     kernel.add(1, "places = tl.arange(0, ROWS)")
     if parts.scale is not None:
-        lines.insert(0, "acc = acc / tl.where(weight == 0.0, 1.0, weight)[:, None]")
         kernel.add(
             1,
-            "# A query that attends to nothing is 0, and its total infinite: so all its weights are 0 on the way back.",
-            'total = tl.where(weight == 0.0, float("inf"), peak + tl.log2(weight))',
+            "# A query of which all scores are -inf is NaN.",
+            "acc = acc / weight[:, None]",
+            "total = peak + tl.log2(weight)",
             "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
         )
-    kernel.finish("acc", *lines)
+    kernel.finish(*store_result())
     place_before(kernel, body)
     return kernel.text()
 

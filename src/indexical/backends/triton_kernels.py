@@ -32,6 +32,15 @@ WORDS = frozenset(
             "slot",
             "page_size",
             "CARRIED",
+            "heard",
+            "nobody",
+            "silent",
+            "there",
+            "top",
+            "ahead",
+            "moved",
+            "skewed",
+            "strip",
         ),
     )
 )
@@ -133,27 +142,29 @@ class Kernel:
         self.arguments = [pointers, strides, ["n_heads", *self.varying]]
 
     def text(self, launched: bool = True) -> str:
-        """The kernel, which is launched, or called by one with the same parameters."""
+        """The kernel, which is launched, or called by one with the same parameters and what it found to be `odd`."""
         varying = ", ".join(f'"{name}"' for name in self.varying)
         marked = f"@triton.jit(do_not_specialize=[{varying}])" if launched else "@triton.jit"
-        rows = [*self.arguments, [f"{name}: tl.constexpr" for name in self.constants]]
+        rows = [*self.arguments, [f"{name}: tl.constexpr" for name in self.constants], [] if launched else ["odd"]]
         head = [marked, f"def {self.name}(", *(f"    {text}," for row in rows for text in _broken(row))]
         return "\n".join([*head, "):", f'    """{self.about}"""', *self.lines])
 
-    def finish(self, sums: str, *lines: str) -> None:
-        """Write the last lines; in their place, where sums are not finite, the tile is computed once more."""
+    def finish(self, *lines: str) -> None:
+        """Write the last lines; where sums are not finite or a row has no weight, look at the tile once more."""
+        self.add(1, *lines)
         if self.parts.allowed is None:
-            self.add(1, *lines)
             return
-        self.add(1, f"if zero_of({sums}) != 0.0:", f"    {self.name}_again(")
-        self.add(3, *(f"{text}," for row in (*self.arguments, self.constants) for text in _broken(row)))
-        self.add(1, "    )", "else:")
-        self.add(2, *lines)
+        weighty = "acc" if self.parts.scale is None else "tl.where((weight == 0.0)[:, None], 0.0, acc)"
+        self.add(1, "if zero_of(acc) != 0.0:", f"    odd = zero_of({weighty})", f"    {self.name}_again(")
+        self.add(3, *(f"{text}," for row in (*self.arguments, self.constants) for text in _broken(row)), "odd,")
+        self.add(1, "    )")
 
-    def mark(self, sums: Iterable[str]) -> None:
-        """Mark this program where sums are not finite, so that its tile is computed once more."""
+    def mark(self, step: str, sums: Iterable[str]) -> None:
+        """Mark the rows of this program whose sums are not finite, so that its tile is computed once more. Each row has
+        a mark of its own: to find one for all, threads would wait for each other."""
         if self.parts.allowed is not None:
-            self.add(1, f"tl.store(odd_ptr + tl.program_id(0), {' + '.join(f'zero_of({name})' for name in sums)})")
+            odd = " + ".join(f"zeros_of({name})" for name in sums)
+            self.add(1, f"tl.store(odd_ptr + tl.program_id(0) * {step} + places, {odd})")
 
     # -------------------------------------------------------------------- places
 
@@ -303,7 +314,7 @@ def _broken(words: Iterable[str]) -> list[str]:
             line = word
         else:
             line = f"{line}, {word}" if line else word
-    return [*lines, line]
+    return [*lines, line] if line else lines
 
 
 def signature_of(parts: Parts) -> tuple[list[str], list[str], list[str], list[str]]:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 from ..records import dataclass
 from .store import Store, current_store
 
-# Rows and keys of a tile, warps, and how many tiles are loaded ahead.
-Tiling: TypeAlias = tuple[int, int, int, int]
+# Rows and keys of a tile, warps, how many tiles are loaded ahead, and a bound of registers or 0 for none.
+Tiling: TypeAlias = tuple[int, ...]
 # Those of the kernels of one attention: the result, and the gradients of queries and of keys.
 Tilings: TypeAlias = tuple[Tiling, Tiling, Tiling]
 PARTS = ("forward", "backward to queries", "backward to keys")
@@ -28,10 +28,10 @@ GAIN = 0.03
 def candidates(usual: Tiling, part: int) -> list[Tiling]:
     """The configurations of a kernel that are tried, at most `MOST`, the usual one first. How many rows a tile of the
     kernel for queries has stays: sums of tiles have a place each."""
-    rows, keys, warps, stages = usual
-    larger = (2 * rows, keys, 2 * warps, stages) if part == 0 else (rows, 2 * keys, warps, stages)
-    smaller = (rows, keys // 2, warps, stages + 1)
-    deeper = (rows, keys, warps, stages - 1 if stages > 2 else stages + 1)
+    rows, keys, warps, stages, *_ = usual
+    larger = (2 * rows, keys, 2 * warps, stages, 0) if part == 0 else (rows, 2 * keys, warps, stages, 0)
+    smaller = (rows, keys // 2, warps, stages + 1, 0)
+    deeper = (rows, keys, warps, stages - 1 if stages > 2 else stages + 1, 0)
     found = [usual, larger, smaller, deeper]
     fitting = [one for one in found if one[0] <= 256 and 16 <= one[1] <= 256 and one[2] in (4, 8)]
     return list(dict.fromkeys([usual, *fitting]))[:MOST]
@@ -48,7 +48,7 @@ class Tuned(NamedTuple):
     after: float
 
     def __str__(self) -> str:
-        rows, keys, warps, stages = self.chosen
+        rows, keys, warps, stages, *_ = self.chosen
         tiles = f"{rows} × {keys}, {warps} warps, {stages} stages"
         kept = "as before" if self.chosen == self.usual else f"{self.before / self.after:.2f} times as fast"
         return f"{self.kernel}, {self.part}: {tiles}, {kept} ({1e3 * self.after:.3f} ms)"

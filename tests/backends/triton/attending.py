@@ -106,8 +106,9 @@ VARIANTS = {
         sizes={"a": 6},
     ),
 }
-# Behind the name of a variant: values that are not finite are tried too, all at once or one by one.
-ODD, EACH = ", odd", ", each odd"
+# Behind the name of a variant: values that are not finite are tried too, all at once or one by one; or a query whose
+# scores are all -inf.
+ODD, EACH, SILENT = ", odd", ", each odd", ", silent"
 # Or the program is its derivative.
 DERIVED = ", derived"
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
@@ -168,12 +169,15 @@ def together(results: Any) -> torch.Tensor:
 
 def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any], places: dict[str, int]) -> None:
     """What is NaN, among values, keys, queries and what flows back, reaches those who may hear it, and no others:
-    neither a result nor a gradient."""
+    neither a result nor a gradient. A query whose biases are all -inf is NaN, and not 0 like one that hears nobody."""
     names = [name for name, array in given.items() if is_learned(array)]
     flowing = torch.randn(program(**given).shape).to(given["V"])
     mine = {key: x.clone() if torch.is_tensor(x) else x for key, x in {**given, "d_out": flowing}.items()}
     for name, place in places.items():
-        mine[name][:, :, place, 0] = torch.nan
+        if name == "bias":
+            mine[name][..., place, :] = -torch.inf
+        else:
+            mine[name][:, :, place, 0] = torch.nan
     exact = {key: array.double() if is_learned(array) else array for key, array in mine.items()}
     gradients = ix.grad(program, "out", names)(**exact, isolate=True)
     del exact["d_out"]
@@ -184,7 +188,7 @@ def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any], 
     found = [out, *torch.autograd.grad(out, list(filter(is_learned, arrays)), flowing)]
     for name, one, right in zip(("out", *names), found, wanted, strict=True):
         differs = one.isfinite() != right.isfinite()
-        assert not differs.any(), f"with NaN at {places}, {name} differs at {differs.nonzero()[:6].tolist()}"
+        assert not differs.any(), f"with odd values at {places}, {name} differs at {differs.nonzero()[:6].tolist()}"
 
 
 def derived_errors(name: str, dtype: torch.dtype) -> list[float]:
@@ -227,6 +231,8 @@ def main(dtype: str, *names: str) -> None:
             numbers = derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
         elif name.endswith(ODD):
             numbers = errors(name.removesuffix(ODD), DTYPES[dtype], [PLACES])
+        elif name.endswith(SILENT):
+            numbers = errors(name.removesuffix(SILENT), DTYPES[dtype], [{"bias": 7}])
         elif name.endswith(EACH):
             numbers = errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
         else:

@@ -36,7 +36,9 @@ POINTERS = {
 SIZES = {"i": 512, "j": 512, "r": 1023}
 
 
-def compiled(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int, stages: int) -> None:
+def compiled(
+    kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int, stages: int, registers: int = 0
+) -> None:
     """Compile a kernel instead of launching it, and say what became of it."""
     types, known, divisible = {}, {}, {}
     fixed = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
@@ -51,7 +53,8 @@ def compiled(kernel: Any, grid: Any, arguments: Any, constants: Any, warps: int,
             if plain and value % 16 == 0:
                 divisible[place,] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, types, known, divisible)
-    found = triton.compile(source, target=HOPPER, options={"num_warps": warps, "num_stages": stages})
+    options = {"num_warps": warps, "num_stages": stages} | ({"maxnreg": registers} if registers else {})
+    found = triton.compile(source, target=HOPPER, options=options)
     text, code = found.asm["ptx"], machine_code(found.asm["cubin"])
     line = {
         "kernel": kernel.__name__,

@@ -83,7 +83,8 @@ ONE = f"sum[d](Q[b, h, d] * K[b, {SHARED}, j, d]) / sqrt(size(d))"
 
 @dataclass(frozen=True)
 class Case:
-    """A program and its sizes; `odd` marks a value that is infinite, another that is NaN, and whom they reach."""
+    """A program and its sizes; `odd` marks a value that is infinite, others that are NaN, and whom they reach; a query
+    that has biases has those that are -inf."""
 
     program: str
     sizes: tuple[int, ...] = (2, 6, 2, 3, 150, 20, 36)
@@ -142,6 +143,11 @@ let out[b, h, e] = sum[j](share[b, h, j] * V[b, {SHARED}, j, e]) / (1 + sum[j](s
     "one query, capped": Case(alone(f"5 * tanh({ONE} / 5)", "j + 33 > size(j)")),
     "pages": Case(paged("", "j < length[b]")),
     "pages, alibi": Case(paged(" + slope[h] * j", "length[b] - 30 < j < length[b]", ", slope[h]"), dtype="f16"),
+    "silent": Case(
+        attention(f"{DOT} + bias[h, i, j]", "j < length[b], j > 1", ", bias[h, i, j], length[b] : i64"),
+        (2, 2, 2, 3, 90, 20, 36),
+        odd=True,
+    ),
     "odd values": Case(grouped(guard=f"{LATE}, j > i + size(j) - size(i) - 40"), odd=True),
     "short": Case(attention(guard=LATE), (2, 2, 2, 1, 5, 16, 16)),
     "no keys": Case(attention(guard="j < i"), (2, 2, 2, 1, 5, 16, 16)),
@@ -183,6 +189,8 @@ def draw(case: Case) -> dict[str, torch.Tensor]:
         found["V"][:, :, j - 41, 1] = torch.inf
         found["V"][:, :, j - 1, 2] = torch.nan
         found["V"][:, :, 3, 3] = torch.nan
+        if "bias" in found:  # Of one query all scores are -inf, while others of the same tile hear somebody, or nobody.
+            found["bias"][:, 1] = -torch.inf
     return found
 
 

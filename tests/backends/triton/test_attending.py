@@ -16,6 +16,7 @@ CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped", "grouped, with all"),
         *("sigmoid", "total beside a sink", "ALiBi, derived", "window, odd"),
+        "bias under a mask, silent",
     ],
     "f16": ["soft cap in documents"],
 }
@@ -23,6 +24,7 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
         *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
         *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
+        *("bias for all, silent", "bias, silent"),
         *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
         *("cross, aligned at the end", "softmax off by one", "retention"),

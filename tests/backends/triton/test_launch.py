@@ -393,7 +393,7 @@ def test_what_cannot_be_launched_is_said(driver: Driver, monkeypatch: pytest.Mon
 def test_types_that_are_annotated_are_kept() -> None:
     text = KERNELS.replace("factor, size, step", "factor: tl.float32, size: tl.int64, step")
     tensor = torch.Tensor
-    family = Family(loaded(text)[0], (64,), 4, 2, (tensor, tensor, float, int, int))
+    family = Family(loaded(text)[0], (64,), (4, 2), (tensor, tensor, float, int, int))
     assert family.form((0, None, (0,), None, (torch.float32,) * 2, ())).types[2:] == ("fp32", "i64", "i32")
 
 

@@ -6,7 +6,7 @@ Memory is linear in queries and keys. This text needs PyTorch and Triton and not
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ from .triton_tile import (
     labels_kernel,
     mask_kernel,
     place_kernel,
+    spans_kernel,
 )
 
 # The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
@@ -32,12 +33,14 @@ choices: Any = None
 
 
 class Tiling(NamedTuple):
-    """The sizes of a kernel's tiles, its warps, and how many tiles are loaded ahead."""
+    """The sizes of a kernel's tiles, its warps, how many tiles are loaded ahead, and the most registers that a thread
+    has: at 168 three programs of four warps run side by side, and at 172 two. 0 is as many as it likes."""
 
     rows: int
     keys: int
     warps: int
     stages: int
+    registers: int = 0
 
 
 def _ceiling(length: int, step: int) -> int:
@@ -70,14 +73,15 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
         if work == "near":
             return Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
         by_keys = Tiling(128, 64, 4, 2) if work.startswith("marked") else Tiling(64, 64, 4, 3)
-        return Tiling(128, 64, 4, 3), Tiling(64, 64, 4, 2), by_keys
+        by_queries = Tiling(64, 64, 4, 2, 168 if work.startswith("marked") else 0)
+        return Tiling(128, 64, 4, 3), by_queries, by_keys
     if wide <= 128:
         if work == "paired":
             return Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
         if work == "plain":
             return Tiling(64, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 3)
         if work == "marked":
-            return Tiling(64, 64, 4, 3), Tiling(64, 32, 4, 3), Tiling(32, 64, 4, 3)
+            return Tiling(64, 64, 4, 3), Tiling(64, 32, 4, 2, 168), Tiling(32, 64, 4, 3)
         by_keys = Tiling(64, 128, 8, 3) if work == "" else Tiling(64, 64, 4, 2)
         return Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 2), by_keys
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
@@ -156,13 +160,13 @@ class Operands(NamedTuple):
 
     @property
     def table_tiling(self) -> Tiling:
-        """The square tiles of which diagonals are summed."""
+        """The tiles of which diagonals are summed: of as many queries as keys, or of several times as many."""
         if INTERPRETED:
-            return Tiling(16, 16, 4, 1)
+            return Tiling(32, 16, 4, 1)
         wide = max(self.widths)
         if self.value.itemsize > 2:
             return Tiling(32, 32, 4, 1)
-        return Tiling(64, 64, 4, 3) if wide <= 128 else Tiling(32, 32, 4, 2)
+        return Tiling(128, 64, 8, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
 
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
@@ -180,31 +184,57 @@ def _widths(compared: tuple[int, ...], carried: int, itemsize: int) -> tuple[int
     return tuple(itertools.chain(*((width, _padded(width, itemsize)) for width in (*compared, carried))))
 
 
-def _table(
-    program: Program, given: Operands, tiling: Tiling, flipped: bool, tape: Tape
-) -> tuple[tuple[Tensor, ...], list[int]]:
-    """For every tile of queries the tiles of keys that it may meet by labels or by a mask, or the other way round: a
-    table and its strides; nothing where there are neither."""
+# From so many labels on, looked through for one table or another, their spans are found first.
+_MANY_LABELS = 64 if INTERPRETED else 4096
+
+
+def _tables(
+    program: Program, given: Operands, sides: Sequence[tuple[Tiling, bool]], tape: Tape
+) -> Iterator[tuple[tuple[Tensor, ...], list[int]]]:
+    """For every tile of queries the tiles of keys that it may meet by labels or by a mask, or, `flipped`, the other way
+    round: for each of these tilings a table and its strides, nothing where there are neither labels nor a mask."""
     if not program.tiled:
-        return (), []
-    sides = [given.arrays[place] for place in program.tiled]
+        yield from (((), []) for _ in sides)
+        return
+    labels = [given.arrays[place] for place in program.tiled]
     lengths = [given.queries[0].shape[2], given.keys[0].shape[2]]
-    steps, turn = [tiling.rows, tiling.keys], -1 if flipped else 1
     # What is the same for all batches or heads is looked at once.
-    shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in sides) for axis in (0, 1)]
-    tiles = _ceiling(lengths[::turn][0], steps[::turn][0])
-    table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=sides[0].device))
-    numbers, grid = (shape[1], *lengths[::turn]), (shape[0] * shape[1] * tiles,)
-    if len(sides) == 1:
-        b, h, *along = sides[0].stride()
-        strides = (b, h, *([0, *along] if program.levels[program.tiled[0]] == "key" else along)[::turn])
-        tape.launch(mask_kernel, grid, (sides[0], table, *strides, *numbers), (*steps[::turn],), 4, 1)
-    else:
-        own, other = sides[::turn]
-        arguments = (own, other, table, *_strides(own, other), *numbers)
-        grid = (shape[0] * shape[1] * _ceiling(tiles, 8),)
-        tape.launch(labels_kernel, grid, arguments, (*steps[::turn], 8, 64), 8, 1)
-    return (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
+    shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in labels) for axis in (0, 1)]
+    strides = [side.stride() for side in labels]
+    grain = 1
+    if len(labels) == 2 and len(sides) * max(lengths) > _MANY_LABELS:
+        grain = min(32, *(min(tiling.rows, tiling.keys) for tiling, _ in sides))
+        labels, strides = _spans(labels, lengths, shape, grain, tape)
+    for tiling, flipped in sides:
+        steps, turn = (tiling.rows, tiling.keys), -1 if flipped else 1
+        tiles = _ceiling(lengths[::turn][0], steps[::turn][0])
+        table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=labels[0].device))
+        numbers = (shape[1], *lengths[::turn])
+        if len(labels) == 1:
+            b, h, *along = strides[0]
+            places = (b, h, *([0, *along] if program.levels[program.tiled[0]] == "key" else along)[::turn])
+            grid = (shape[0] * shape[1] * tiles,)
+            tape.launch(mask_kernel, grid, (labels[0], table, *places, *numbers), (*steps[::turn],), 4, 1)
+        else:
+            arguments = (*labels[::turn], table, *itertools.chain(*strides[::turn]), *numbers)
+            grid = (shape[0] * shape[1] * _ceiling(tiles, 8),)
+            constants = (*steps[::turn], grain, 8, 64 if grain == 1 else 256)
+            tape.launch(labels_kernel, grid, arguments, constants, 8, 1)
+        yield (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
+
+
+def _spans(
+    labels: Sequence[Tensor], lengths: Sequence[int], shape: Sequence[int], grain: int, tape: Tape
+) -> tuple[list[Tensor], list[tuple[int, ...]]]:
+    """The least and the largest label of every so many queries and of every so many keys, and their strides."""
+    counts = [_ceiling(length, grain) for length in lengths]
+    like = labels[0].device
+    spans = [tape.keep(torch.empty((*shape, count, 2), dtype=torch.int64, device=like)) for count in counts]
+    grid = (shape[0] * shape[1] * sum(_ceiling(count, 8) for count in counts),)
+    arguments = (*labels, *spans, *_strides(*labels), shape[1], *lengths)
+    tape.launch(spans_kernel, grid, arguments, (grain, 8), 4, 1)
+    steps = [[x.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)] for x in spans]
+    return spans, [(*step, 2) for step in steps]
 
 
 def _banked(
@@ -221,8 +251,9 @@ def _banked(
             arrays.append(array)
             strides += array.stride()
             continue
-        last = [(_ceiling(n, step) - 1) * step for n, step in ((rows, tiling.rows), (keys, tiling.keys))]
-        count = sum(last) // min(tiling.rows, tiling.keys) + 1
+        least = min(tiling.rows, tiling.keys)
+        last = [(_ceiling(n, step) - 1) * step for n, step in ((rows, least), (keys, tiling.keys))]
+        count = sum(last) // least + 1
         # What is the same for all batches or heads is made once.
         shape = [array.shape[axis] if array.stride(axis) else 1 for axis in (0, 1)]
         size = count * tiling.rows * tiling.keys
@@ -249,11 +280,11 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
     batch, heads, rows, keys = given.shape
     out = tape.keep(_result(given.queries[0], given.value))
     total = tape.keep(torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device))
-    if out.numel() == 0:
+    if out.numel() == 0 or keys == 0:
         tape.is_whole = False
-        return out, total.fill_(math.inf)
+        return out.zero_(), total.fill_(math.inf)
     tiling = given.tilings[0]
-    table, steps = _table(program, given, tiling, False, tape)
+    ((table, steps),) = _tables(program, given, [(tiling, False)], tape)
     arrays, strides = _banked(program, given, tiling, False, tape)
     grid = (batch * heads * _ceiling(rows, tiling.rows),)
     arguments = (
@@ -264,7 +295,7 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
         *(*steps, heads, rows, keys, *given.numbers),
     )
     constants = given.constants(tiling)
-    tape.launch(program.forward, grid, arguments, constants, tiling.warps, tiling.stages)
+    tape.launch(program.forward, grid, arguments, constants, *tiling[2:])
     tape.run()
     return out, total
 
@@ -342,17 +373,19 @@ def _summed(program: Program, given: Operands, found: Sequence[Tensor], needs: S
 
 
 def _diagonals(given: Operands) -> tuple[int, int]:
-    """The first diagonal of tiles on which there are pairs, counted from the one of equal tiles, and how many."""
+    """The number of programs that sum diagonals of tiles, and the highest one on which there are pairs, counted from
+    the one of equal places."""
     low, high = given.ahead
     _, _, rows, keys = given.shape
-    low, high = max(low, 1 - rows), min(high, keys - 1)
-    step = given.table_tiling.keys
-    first = -((step - 1 - low) // step)
-    return first, max(0, (high + step - 1) // step - first + 1)
+    tiling = given.table_tiling
+    step = tiling.keys
+    top = min(_ceiling(high, step), _ceiling(keys, step) - 1)
+    lowest = max(low // step, 1 - _ceiling(rows, step))
+    return max(0, _ceiling(top - lowest + 1, tiling.rows // step)), top
 
 
 def _marks(program: Program, count: int, like: Tensor, tape: Tape) -> tuple[Tensor, ...]:
-    """An array in which so many programs say whether their sums are not finite, where that is asked."""
+    """An array in which so many programs or rows say whether their sums are not finite, where that is asked."""
     return (tape.keep(like.new_empty(count)),) if program.again else ()
 
 
@@ -378,62 +411,65 @@ def _launch_backward(
     operands = (*given.queries, *given.keys, given.value, gradient, total, delta)
     eights = _eights(*given.queries, *given.keys, given.value, gradient)
     numbers = (heads, rows, keys, *given.numbers)
+    of_table = [(x, need, level) for x, level, learned, need in wants if learned and level in ("table", "distances")]
     wanted = (*needs[:count], *(need for _, need in of_query))
+    wanted_keys = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
+    sides = [(tiling, n == 1) for n, tiling in enumerate((*given.tilings[1:], given.table_tiling))]
+    asked = any(wanted), any(wanted_keys), any(need for _, need, _ in of_table)
+    tables = _tables(program, given, list(itertools.compress(sides, asked)), tape)
     if any(wanted):
         tiling = given.tilings[1]
         targets = (*found[:count], *(x for x, _ in of_query))
         grid = (batch * heads * _ceiling(rows, tiling.rows),)
         constants = (*given.constants(tiling), *wanted)
-        table, steps = _table(program, given, tiling, False, tape)
+        table, steps = next(tables)
         arrays, strides = _banked(program, given, tiling, False, tape)
         places = _strides(*found[:count])
         outs, apart = ((out, gain), _strides(out)) if program.normalised else ((), [])
-        odd = _marks(program, grid[0], total, tape)
+        odd = _marks(program, grid[0] * tiling.rows, total, tape)
         arguments: tuple[Any, ...] = (*operands, *outs, *odd, *arrays, *table, *targets, *eights, *apart)
         arguments += (*strides, *steps, *places, *numbers)
-        tape.launch(program.backward_query, grid, arguments, constants, tiling.warps, tiling.stages)
+        tape.launch(program.backward_query, grid, arguments, constants, *tiling[2:])
         if odd and any(needs[:count]):
             tape.launch(program.again[0], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
     elif program.normalised:  # The kernel for queries would have made it.
         grid = (batch * heads * _ceiling(rows, 64),)
         arguments = (out, gradient, delta, gain, *_strides(out, gradient), heads, rows)
         tape.launch(delta_kernel, grid, arguments, (width, _padded(width, out.itemsize), 64), 4, 1)
-    wanted = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
-    if any(wanted):
+    if any(wanted_keys):
         tiling = given.tilings[2]
         targets = (*found[count : 2 * count + 1], *(x for x, _ in of_key))
         grid = (batch * shared * _ceiling(keys, tiling.keys),)
-        constants = (*given.constants(tiling), *wanted)
-        table, steps = _table(program, given, tiling, True, tape)
+        constants = (*given.constants(tiling), *wanted_keys)
+        table, steps = next(tables)
         arrays, strides = _banked(program, given, tiling, True, tape)
         places = _strides(*found[count : 2 * count + 1])
-        odd = _marks(program, grid[0], total, tape)
+        odd = _marks(program, grid[0] * tiling.keys, total, tape)
         arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *places, *numbers)
-        tape.launch(program.backward_key, grid, arguments, constants, tiling.warps, tiling.stages)
+        tape.launch(program.backward_key, grid, arguments, constants, *tiling[2:])
         if odd and any(needs[count : 2 * count + 1]):
             tape.launch(program.again[1], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
-    of_table = [(x, need, level) for x, level, learned, need in wants if learned and level in ("table", "distances")]
     if any(need for _, need, _ in of_table):
-        first, diagonals = _diagonals(given)
+        diagonals, top = _diagonals(given)
         tiling = given.table_tiling
-        table, steps = _table(program, given, tiling, False, tape)
+        table, steps = next(tables)
         arrays, strides = _banked(program, given, tiling, False, tape)
         constants = (*given.constants(tiling), *(need for _, need, _ in of_table))
-        shape = (batch * heads * diagonals, 2, tiling.keys)
+        shape = (batch * heads * diagonals, tiling.rows + tiling.keys)
         targets = tuple(tape.keep(total.new_empty(shape)) if need else total for _, need, _ in of_table)
         grid = (batch * heads * diagonals,)
         odd = _marks(program, grid[0], total, tape)
-        arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, first)
+        arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, top)
         for again in (False, True) if odd else (False,):
-            tape.launch(program.backward_table, grid, arguments, (*constants, again), tiling.warps, tiling.stages)
+            tape.launch(program.backward_table, grid, arguments, (*constants, again), *tiling[2:])
         for (x, need, level), sums, at in zip(of_table, targets, given.places, strict=True):
-            arguments = (sums, at, x, rows, keys, x.shape[2], diagonals, first)
+            arguments = (sums, at, x, rows, keys, x.shape[2], diagonals, top)
             if need and level == "distances":
                 grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
-                tape.launch(distance_kernel, grid, arguments, (tiling.keys, 256), 4, 1)
+                tape.launch(distance_kernel, grid, arguments, (*tiling[:2], 256), 4, 1)
             elif need:
                 grid = (batch * heads * _ceiling(x.shape[2], 16),)
-                tape.launch(place_kernel, grid, arguments, (tiling.keys, 16, 1024, 256), 4, 1)
+                tape.launch(place_kernel, grid, arguments, (*tiling[:2], 16, 1024, 256), 4, 1)
     tape.run()
 
 

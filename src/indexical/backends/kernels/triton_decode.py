@@ -61,6 +61,13 @@ def split_of(first, beyond, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
     return start, tl.minimum(start + each * KEYS, beyond)
 
 
+@triton.jit
+def peak_of_silence(peak, weight, heard):  # type: ignore[no-untyped-def]
+    """The highest scores of rows: of one that has no weight, although it attends to something, not -inf but less than
+    all others, so that the rows are known that attend to nothing."""
+    return tl.where((weight == 0.0) & (heard > 0), -3e38, peak)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def store_split(found_ptr, acc, peak, weight, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
     """The results of a split: sums of values, then the highest score of each row, then its total weight."""
@@ -91,8 +98,8 @@ def merge_splits(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
-    """One row of the result from what all splits found. One that attends to nothing is 0. Also the logarithm of its
-    total weight, where there is a place for that."""
+    """One row of the result from what all splits found. One that attends to nothing is 0, and one whose scores are all
+    -inf is NaN. Also the logarithm of its total weight, where there is a place for that."""
     row = tl.program_id(0) % n_rows
     h = tl.program_id(0) // n_rows % n_heads
     b = (tl.program_id(0) // n_rows // n_heads).to(tl.int64)
@@ -109,7 +116,7 @@ def merge_splits(  # type: ignore[no-untyped-def]
     parts = tl.load(found_ptr + at[:, None] * CARRIED + columns[None, :], mask=there, other=0.0)
     # A split in which every key is masked has no share; 0 times its sums is 0, for they are 0.
     whole = tl.sum(share * weight, 0)
-    result = tl.sum(share[:, None] * parts, 0) / tl.where(whole == 0.0, 1.0, whole)
+    result = tl.sum(share[:, None] * parts, 0) / tl.where(highest == float("-inf"), 1.0, whole)
     place_out = out_ptr + b * out_b + h.to(tl.int64) * out_h + row.to(tl.int64) * out_row
     tl.store(place_out + columns, result.to(out_ptr.dtype.element_ty), mask=columns < CARRIED)
     if total_ptr is not None:

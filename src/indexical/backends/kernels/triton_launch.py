@@ -85,6 +85,7 @@ class Form(NamedTuple):
     constants: tuple[Any, ...]
     warps: int
     stages: int
+    registers: int = 0  # The most that a thread has; 0 for as many as it likes.
 
     def source(self) -> Any:
         names = self.kernel.arg_names
@@ -101,13 +102,14 @@ class Form(NamedTuple):
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
         versions = [3, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
         asked = [self.types, self.divisible, [f"{type(value)} {value}" for value in self.constants]]
-        options = [self.warps, self.stages, _OPTIONS]
+        options = [self.warps, self.stages, self.registers, _OPTIONS]
         everything = json.dumps([versions, variables, self.kernel.cache_key, asked, options])
         return hashlib.sha256(everything.encode()).hexdigest()
 
     def compiled(self, target: Any, own: bool = False) -> Binary:
         """The kernel, compiled: with Triton's own cache, or stage by stage without it."""
         options = {**_OPTIONS, "num_warps": self.warps, "num_stages": self.stages}
+        options |= {"maxnreg": self.registers} if self.registers else {}
         if own:
             image, about = _staged(self.source(), target, options)
         else:
@@ -340,11 +342,11 @@ class Family:
     """A kernel with its constants and the Python types of its arguments: its launchers by all else they depend on,
     which is a device, what is divisible by 16, which whole numbers are wide, dtypes, and tiles of descriptors."""
 
-    def __init__(self, kernel: Any, constants: tuple[Any, ...], warps: int, stages: int, types: Sequence[type]) -> None:
+    def __init__(self, kernel: Any, constants: tuple[Any, ...], how: tuple[int, ...], types: Sequence[type]) -> None:
         if len(types) + len(constants) != len(kernel.params):
             takes = f"{kernel.__name__} takes {len(kernel.params)} arguments and constants"
             raise TypeError(f"{takes}, not {len(types)} and {len(constants)}")
-        self.kernel, self.constants, self.warps, self.stages = kernel, constants, warps, stages
+        self.kernel, self.constants, self.how = kernel, constants, how
         self.launchers: dict[tuple[Any, ...], Launcher] = {}
         self.lock = threading.Lock()
         places = range(len(types))
@@ -426,7 +428,7 @@ class Family:
         sure = {n for at, n in enumerate(self.aligned) if aligned is None or aligned[at]}
         sure |= {n for at, n in enumerate(self.divisible) if divisors[at] == 16}
         divisible = tuple(n in sure for n in range(len(types)))
-        return Form(self.kernel, tuple(types), divisible, self.constants, self.warps, self.stages)
+        return Form(self.kernel, tuple(types), divisible, self.constants, *self.how)
 
     def add(self, key: tuple[Any, ...]) -> Launcher:
         """Compile, or find, the kernel for arguments like these."""
@@ -465,12 +467,14 @@ _LARGEST = 0x7FFFFFFF
 _families: dict[tuple[Any, ...], Family] = {}
 
 
-def _family(kernel: Any, arguments: Sequence[Any], constants: tuple[Any, ...], warps: int, stages: int) -> Family:
-    types = tuple(map(type, arguments))
-    name = (id(kernel), warps, stages, constants, *map(type, constants), *types)
+def _family(
+    kernel: Any, arguments: Sequence[Any], constants: tuple[Any, ...], warps: int, stages: int, registers: int = 0
+) -> Family:
+    types, how = tuple(map(type, arguments)), (warps, stages, registers)
+    name = (id(kernel), how, constants, *map(type, constants), *types)
     family = _families.get(name)
     if family is None:
-        family = _families.setdefault(name, Family(kernel, constants, warps, stages, types))
+        family = _families.setdefault(name, Family(kernel, constants, how, types))
     return family
 
 
@@ -496,8 +500,10 @@ def launch(
     constants: tuple[Any, ...] = (),
     warps: int = 4,
     stages: int = 2,
+    registers: int = 0,
 ) -> "Repeat | None":
-    """Run `kernel` for each point of a grid of up to three axes, with its arguments and then its constants.
+    """Run `kernel` for each point of a grid of up to three axes, with its arguments and then its constants, and with at
+    most so many registers for a thread, unless that is 0.
 
     Arguments are tensors, whole numbers, reals (float32), descriptors, or None for none. A whole number is taken to be
     1 or divisible by 16 where it is, and so is the address of a tensor; one that is called `…_step` is a constant, for
@@ -513,7 +519,7 @@ def launch(
     if torch.version.cuda is None:
         kernel[tuple(grid)](*arguments, *constants, num_warps=warps, num_stages=stages, **_OPTIONS)
         return None
-    family = _family(kernel, arguments, constants, warps, stages)
+    family = _family(kernel, arguments, constants, warps, stages, registers)
     key, values = family.read(arguments)
     launcher = family.launchers.get(key) or family.add(key)
     tiles = [arguments[n] for n in family.tiles]

@@ -194,6 +194,18 @@ def zero_of(acc):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def zeros_of(sums):  # type: ignore[no-untyped-def]
+    """For every row 0, or NaN where anything in it is NaN or infinite."""
+    return tl.sum(sums * 0.0, 1)
+
+
+@triton.jit
+def unusual(acc, weight):  # type: ignore[no-untyped-def]
+    """0, or NaN where anything in an array is NaN or infinite, or a row has no weight."""
+    return tl.sum(acc * tl.where(weight == 0.0, float("nan"), 0.0)[:, None])
+
+
+@triton.jit
 def one_dot(q, k):  # type: ignore[no-untyped-def]
     """The dot products of all rows with one key."""
     return tl.sum(q.to(tl.float32) * k.to(tl.float32), 1)[:, None]
@@ -255,6 +267,56 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def ends_of(start, step, tile, length, STEP: tl.constexpr, GRAIN: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The least and the largest label of some tiles: from labels, or from those of every so many."""
+    if GRAIN == 1:
+        places = tl.minimum(tile[:, None] * STEP + tl.arange(0, STEP)[None, :], length - 1).to(tl.int64)
+        labels = tl.load(start + places * step).to(tl.int64)
+        return tl.min(labels, 1), tl.max(labels, 1)
+    spans = tile[:, None] * (STEP // GRAIN) + tl.arange(0, STEP // GRAIN)[None, :]
+    spans = start + tl.minimum(spans, tl.cdiv(length, GRAIN) - 1) * 2
+    return tl.min(tl.load(spans), 1), tl.max(tl.load(spans + 1), 1)
+
+
+@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
+def spans_kernel(  # type: ignore[no-untyped-def]
+    label_ptr,
+    other_ptr,
+    span_ptr,
+    other_span_ptr,
+    label_b,
+    label_h,
+    label_at,
+    other_b,
+    other_h,
+    other_at,
+    n_heads,
+    length,
+    other_length,
+    GRAIN: tl.constexpr,
+    OWN: tl.constexpr,
+):
+    """The least and the largest label of every so many queries, and of every so many keys."""
+    spans, others = tl.cdiv(length, GRAIN), tl.cdiv(other_length, GRAIN)
+    programs = tl.cdiv(spans, OWN)
+    both = programs + tl.cdiv(others, OWN)
+    at, turn = tl.program_id(0) // both, tl.program_id(0) % both
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    if turn < programs:
+        span = turn * OWN + tl.arange(0, OWN)
+        least, most = ends_of(label_ptr + b * label_b + h * label_h, label_at, span, length, GRAIN, 1)
+        found = span_ptr + (far(at, spans) + span) * 2
+        tl.store(found, least, mask=span < spans)
+        tl.store(found + 1, most, mask=span < spans)
+    else:
+        span = (turn - programs) * OWN + tl.arange(0, OWN)
+        least, most = ends_of(other_ptr + b * other_b + h * other_h, other_at, span, other_length, GRAIN, 1)
+        found = other_span_ptr + (far(at, others) + span) * 2
+        tl.store(found, least, mask=span < others)
+        tl.store(found + 1, most, mask=span < others)
+
+
 @triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
 def labels_kernel(  # type: ignore[no-untyped-def]
     label_ptr,
@@ -271,30 +333,28 @@ def labels_kernel(  # type: ignore[no-untyped-def]
     other_length,
     STEP: tl.constexpr,
     OTHER_STEP: tl.constexpr,
+    GRAIN: tl.constexpr,
     OWN: tl.constexpr,
     SEVERAL: tl.constexpr,
 ):
     """For some tiles, the tiles whose labels each may meet, from the first to the last, and those that have its one
-    label alone. All labels are read once for so many tiles."""
+    label alone. All labels, or their spans, are read once for so many tiles."""
     tiles, others = tl.cdiv(length, STEP), tl.cdiv(other_length, OTHER_STEP)
     programs = tl.cdiv(tiles, OWN)
     at = tl.program_id(0) // programs
     tile = (tl.program_id(0) % programs) * OWN + tl.arange(0, OWN)
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    places = tl.minimum(tile[:, None] * STEP + tl.arange(0, STEP)[None, :], length - 1).to(tl.int64)
-    labels = tl.load(label_ptr + b * label_b + h * label_h + places * label_at).to(tl.int64)
-    least, most = tl.min(labels, 1)[:, None], tl.max(labels, 1)[:, None]
+    least, most = ends_of(label_ptr + b * label_b + h * label_h, label_at, tile, length, STEP, GRAIN)
+    least, most = least[:, None], most[:, None]
     first = tl.full((OWN, SEVERAL), 1 << 30, tl.int32)
     last = tl.full((OWN, SEVERAL), -1, tl.int32)
     full_first, full_last = first, last
     count = tl.zeros((OWN, SEVERAL), tl.int32)
     other = other_ptr + b * other_b + h * other_h
-    within_tile = tl.arange(0, OTHER_STEP)[None, :]
     for start in range(0, others, SEVERAL):
         turn = start + tl.arange(0, SEVERAL)
-        theirs = tl.minimum(turn[:, None] * OTHER_STEP + within_tile, other_length - 1).to(tl.int64)
-        met = tl.load(other + theirs * other_at).to(tl.int64)
-        low, high, turn = tl.min(met, 1)[None, :], tl.max(met, 1)[None, :], turn[None, :]
+        low, high = ends_of(other, other_at, turn, other_length, OTHER_STEP, GRAIN)
+        low, high, turn = low[None, :], high[None, :], turn[None, :]
         meets = (low <= most) & (high >= least) & (turn < others)
         first = tl.where(meets, tl.minimum(first, turn), first)
         last = tl.where(meets, turn, last)
@@ -376,41 +436,46 @@ def bank_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def distances_of(n_rows, n_keys, count, first, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The first distance of a query from its key, less the least that there is, that is on one of so many diagonals of
-    tiles; and the one behind the last."""
-    low = tl.maximum(n_keys - (first + count) * STEP, 0)
-    return low, tl.minimum(n_keys - (first - 1) * STEP, n_rows + n_keys - 1)
+def distances_of(n_rows, n_keys, count, top, ROWS: tl.constexpr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The first distance of a query from its key, less the least that there is, that is on the diagonals of so many
+    programs; and the one behind the last."""
+    low = tl.maximum(n_keys - (top + 1) * STEP, 0)
+    return low, tl.minimum(n_keys - top * STEP + count * ROWS, n_rows + n_keys - 1)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def sums_at(sums_ptr, n, there, at, n_keys, count, first, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The sums of all pairs at some distances, from those of diagonals of tiles: upper triangles and lower ones."""
-    turn = tl.maximum(n_keys - 1 - n - (first - 1) * STEP, 0)
-    start = sums_ptr + (far(at, count) + turn // STEP) * (2 * STEP) + turn % STEP
-    upper = tl.load(start - 2 * STEP, mask=there & (turn >= STEP), other=0.0)
-    return upper + tl.load(start + STEP, mask=there & (turn < count * STEP), other=0.0)
+def sums_at(sums_ptr, n, there, at, n_keys, count, top, ROWS: tl.constexpr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The sums of all pairs at some distances, from those of programs: strips of diagonals, from the furthest key on.
+    The last strip of a program and the first of the next one have the same distances."""
+    turn = tl.maximum((top + 1) * STEP - n_keys + n, 0)
+    strip = turn // STEP
+    program = strip // (ROWS // STEP)
+    start = sums_ptr + (far(at, count) + program) * (ROWS + STEP) + STEP - 1 - turn % STEP
+    strip = strip % (ROWS // STEP)
+    own = tl.load(start + strip * STEP, mask=there & (program < count), other=0.0)
+    return own + tl.load(start - STEP, mask=there & (strip == 0) & (program > 0), other=0.0)
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "first"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "top"])  # type: ignore[untyped-decorator]
 def distance_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, first, STEP: tl.constexpr, OWN: tl.constexpr
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, top,
+    ROWS: tl.constexpr, STEP: tl.constexpr, OWN: tl.constexpr,
 ):
     """The gradient of a table in which each distance has a place of its own, at some of them."""
     blocks = tl.cdiv(n_rows + n_keys - 1, OWN)
     at = tl.program_id(0) // blocks
-    low, high = distances_of(n_rows, n_keys, count, first, STEP)
+    low, high = distances_of(n_rows, n_keys, count, top, ROWS, STEP)
     n = (tl.program_id(0) % blocks) * OWN + tl.arange(0, OWN)
     there = (n >= low) & (n < high)
     place = tl.load(places_ptr + n, mask=there, other=-1)
-    value = sums_at(sums_ptr, n, there, at, n_keys, count, first, STEP)
+    value = sums_at(sums_ptr, n, there, at, n_keys, count, top, ROWS, STEP)
     tl.store(found_ptr + far(at, length) + place, value, mask=there & (place >= 0) & (place < length))
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "first"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "top"])  # type: ignore[untyped-decorator]
 def place_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, first,
-    STEP: tl.constexpr, OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, top,
+    ROWS: tl.constexpr, STEP: tl.constexpr, OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
 ):
     """The gradient of some entries of a table in which several distances may have the same place: they are added in
     their order, so that the sum is the same each time."""
@@ -419,13 +484,13 @@ def place_kernel(  # type: ignore[no-untyped-def]
     own = (tl.program_id(0) % blocks) * OWN
     entries = own + tl.arange(0, OWN)
     found = tl.zeros((OWN,), tl.float32)
-    low, high = distances_of(n_rows, n_keys, count, first, STEP)
+    low, high = distances_of(n_rows, n_keys, count, top, ROWS, STEP)
     for n0 in tl.range(low, high, MANY, num_stages=1):
         places = tl.load(places_ptr + tl.minimum(n0 + tl.arange(0, MANY), high - 1))
         if (tl.min(places, 0) < own + OWN) & (tl.max(places, 0) >= own):
             for n1 in tl.range(n0, tl.minimum(n0 + MANY, high), SEVERAL, num_stages=1):
                 n = n1 + tl.arange(0, SEVERAL)
                 place = tl.load(places_ptr + tl.minimum(n, high - 1))
-                value = sums_at(sums_ptr, n, n < high, at, n_keys, count, first, STEP)
+                value = sums_at(sums_ptr, n, n < high, at, n_keys, count, top, ROWS, STEP)
                 found += tl.sum(tl.where(place[:, None] == entries[None, :], value[:, None], 0.0), 0)
     tl.store(found_ptr + far(at, length) + entries, found, mask=entries < length)
