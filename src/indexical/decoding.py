@@ -139,6 +139,8 @@ class Decoder:
         copied = frozenset(self._takes[name] for name in layouts.orders if name in self._takes)
         growing = {self._takes[memory.past]: memory.axis for memory in self._growing if capacity is None}
         self._caller = Caller(self._step._engine, Repeated(held, growing, copied))
+        if sum(value.numel() for value in weights.values() if tensors.is_tensor(value)) > _MANY:
+            self._caller.wait(_LATE)
         self._pack = packed(wanted)
         self._least = split.least
         # The inputs that are given for new positions, in their order; all others stay what they were.
@@ -404,6 +406,10 @@ class Decoder:
 
 
 _NOTHING: Any = nullcontext()
+
+# With as many numbers in its weights, what a step spends beside its products is little, and a function of its own is
+# made after so many steps alone: it takes as long as some steps do.
+_MANY, _LATE = 1 << 25, 1024
 
 
 def _no_gradients(values: Iterable[Any]) -> Any:
