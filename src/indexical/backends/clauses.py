@@ -11,6 +11,7 @@ from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import renamed_apart
 from ..plan.appends import Append, find_append
+from ..plan.puts import find_put
 from . import arrays, branches, integers, removal, scatter, sizes
 from .base import Value, is_step, plain
 from .code import ALL, ELLIPSIS, ZERO, Call, Name, Node, Slice, Tuple, call
@@ -34,7 +35,7 @@ def define_whole(low: Lowering, let: ir.Let) -> None:
         define_by_clauses(low, let, variable)
         return
     clause = let.clauses[0]
-    if _append(low, let, clause, variable):
+    if _append(low, let, clause, variable) or _put(low, let, clause, variable):
         return
     value = clause_value(low, let, clause, {})
     if not let.axes and value.python:
@@ -98,6 +99,26 @@ def define_by_clauses(low: Lowering, let: ir.Let, variable: str) -> None:
         low.text.store(variable, slots(low, let, clause, ()), code)
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
     define_mask(low, let)
+
+
+def _put(low: Lowering, let: ir.Let, clause: ir.Clause, variable: str) -> bool:
+    """Write new rows into an array that is ours, at the places that arrays name: nothing else of it is touched."""
+    put = find_put(let, low.tensors)
+    if put is None or low.isolate:
+        return False
+    dtype = low.dtypes[let.name]
+    if low.dtypes[put.past] != dtype:
+        low.decline("put", f"the array that has what is past holds {low.dtypes[put.past]}")
+        return False
+    ranges = (*put.over, *clause.ranges[len(put.places) :])
+    coordinates = tuple(build.coord(range.coordinate, range.span) for range in ranges)
+    new = replace(clause, slots=coordinates, ranges=ranges, body=put.new)
+    code = placed(low, let, clause_value(low, let, new, {}), new, {})
+    low.text.assign(variable, Name(low.stored[put.past].variable))
+    low.text.store(variable, tuple(Name(low.stored[name].variable) for name in put.places), code)
+    low.stored[let.name] = Stored(variable, dtype)
+    low.tell("new rows are written into their pages")
+    return True
 
 
 def is_one(let: ir.Let) -> bool:

@@ -28,6 +28,7 @@ from .gradients import Derived, derive
 from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
+from .puts import find_put
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -92,8 +93,10 @@ def choose(
     dtype = next(iter(reals)) if len(reals) == 1 else None
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
     program = derived.program
-    derived = replace(derived, left=derived.left | _gathering_built(program, placed) | selected)
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, derived.computed)
+    puts = {let.name for let in program.lets if find_put(let, program.tensors) is not None}
+    derived = replace(derived, left=derived.left | _gathering_built(program, placed) | selected | puts)
+    kept = derived.computed | puts
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, kept)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
     totals: Totals = {}
