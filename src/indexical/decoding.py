@@ -23,14 +23,16 @@ from .run.asked import packed
 from .run.calling import Caller
 from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
+from .run.paged import Paged, Pools, check_pages
 from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
 from .run.repeated import Repeated
-from .run.rooms import Room, check_room, first_pass_in_room, without_room
+from .run.rooms import Room, check_room, first_pass_in_room, tables_in_room, without_room
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split
 from .transform.incremental import Stepping, step_of
 from .transform.memory import arrays_of
+from .transform.paged import Unpaged, paged_step_of
 from .transform.past import Split
 from .transform.positions import Unsplit
 from .views.decoder import words
@@ -44,6 +46,8 @@ def incremental(
     keep: Literal["bf16", "i8"] | None = None,
     capacity: int | None = None,
     graph: bool = True,
+    pages: int | None = None,
+    pool: int | None = None,
     **weights: Any,
 ) -> Decoder:
     """The program, one position after another: `prefill` takes those that are there, `step` one more or a few.
@@ -60,6 +64,9 @@ def incremental(
     their shapes or places, how many positions are there is data on the device, and sequences of different lengths are
     computed in one call. On a GPU the step is captured in a CUDA graph and replayed, unless `graph` is False.
 
+    `pages=16` holds what is kept of all positions in pages of 16 rows, which all states share and a table names. With
+    `pool=4096` there are so many pages and no more.
+
     Raises `ix.Error` where a position depends on one after it, with the read and the two positions.
     """
     module: Any = program
@@ -68,9 +75,6 @@ def incremental(
         outputs = module.outputs if outputs is None else outputs
         program = module.program
     known = known_program(program)
-    if "pages" in weights.keys() - set(known.inputs):
-        help = "a program can read keys through a table of blocks itself, as examples/variants/paged_decode.ix does"
-        raise _error("IX515", "what is kept cannot be held in pages: a step has its rows side by side", help)
     for name in weights:
         if name not in known.inputs:
             raise _error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
@@ -78,16 +82,32 @@ def incremental(
         raise _error("IX515", f"what is kept cannot be held as `{keep}`", "`bf16` and `i8` can be chosen")
     if capacity is not None and (type(capacity) is not int or capacity < 1):
         raise _error("IX515", f"`capacity` is a whole number from 1 on, not {capacity!r:.40}", None)
+    check_pages(pages, pool)
     known, weights = with_floats(known, weights)
     wanted = known.wanted(outputs)
     laid, layouts = laid_out_for_rows(known, weights)
     try:
         found = split(laid._program, along, weights.keys(), wanted)
-        stepping = step_of(found, wanted, keep, capacity, _leading(found, weights))
+        stepping = _stepping(found, wanted, keep, capacity, weights, pages)
     except Unsplit as problem:
         raise CallError([Diagnostic("IX518", str(problem), problem.labels, help=problem.help)]) from None
+    except Unpaged as problem:
+        raise _error("IX515", str(problem), "leave out `pages=`") from None
     alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
-    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep, capacity, graph)
+    return Decoder(known, along, found, stepping, wanted, alone, weights, laid, layouts, keep, capacity, graph, pool)
+
+
+def _stepping(
+    found: Split,
+    wanted: tuple[str, ...],
+    keep: str | None,
+    capacity: int | None,
+    weights: Collection[str],
+    pages: int | None,
+) -> Stepping:
+    if pages is None:
+        return step_of(found, wanted, keep, capacity, _leading(found, weights))
+    return paged_step_of(found, wanted, keep, capacity, _leading(found, weights), pages)
 
 
 def _leading(split: Split, weights: Collection[str], along: str | None = None) -> ir.Expr | None:
@@ -114,6 +134,7 @@ class Decoder:
         keep: str | None,
         capacity: int | None,
         graph: bool,
+        pool: int | None,
     ) -> None:
         self.program, self.along = program, along
         self._split, self._stepping, self._wanted, self._alone = split, stepping, wanted, alone
@@ -125,20 +146,25 @@ class Decoder:
         kept = tuple(m.tensor for m in self._memories if m.tensor not in program.inputs)
         ends = {name: split.ends[name].name for name in kept if name in split.ends}
         self._given = tuple(dict.fromkeys((*wanted, *(ends.get(name, name) for name in kept))))
+        # All that the text of a step follows from, beside the program: emitted functions are kept by it.
+        pages = None if stepping.paging is None else stepping.paging.size
+        self._said = (along, f"keep {keep}", f"capacity {capacity}", f"pages {pages}", *sorted(weights))
         self._first = laid
         if split.plain is not None:
             lets = (*split.plain.lets, *(split.ends[name] for name in ends))
             first = replace(split.plain, lets=lets, outputs=self._given, order=(), contracts=())
-            self._first = derived_program(laid, first, "first pass", (along,))
+            self._first = derived_program(laid, first, "first pass", self._said)
         outputs = (*wanted, *(memory.after for memory in self._memories))
-        self._step = derived_program(laid, replace(stepping.program, outputs=outputs), "step", (along, "in place"))
+        step = replace(stepping.program, outputs=outputs)
+        self._step = derived_program(laid, step, "step", (*self._said, "in place"))
+        paging = stepping.paging
+        self._pools = None if paging is None else Pools(self._growing, paging, capacity, pool)
+        # Whether how many positions are past is data, and no number.
+        self._is_data = capacity is not None or self._pools is not None
         # The place of each argument of a step; the arguments of the latest that stay what they are.
         self._takes = {name: place for place, name in enumerate(self._step.inputs)}
         self._placed: tuple[dict[str, Any], list[Any]] = ({}, [])
-        held = tuple(place for name, place in self._takes.items() if name in weights)
-        copied = frozenset(self._takes[name] for name in layouts.orders if name in self._takes)
-        growing = {self._takes[memory.past]: memory.axis for memory in self._growing if capacity is None}
-        self._caller = Caller(self._step._engine, Repeated(held, growing, copied))
+        self._caller = Caller(self._step._engine, None if self._is_data else self._repeated())
         if sum(value.numel() for value in weights.values() if tensors.is_tensor(value)) > _MANY:
             self._caller.wait(_LATE)
         self._pack = packed(wanted)
@@ -158,7 +184,7 @@ class Decoder:
         ]
 
         # Where each sequence may have its own length, the axis of each tensor that tells them apart.
-        apart = capacity is not None and stepping.shared is None
+        apart = self._is_data and stepping.shared is None
         self._sequences = self._batch(None) if apart else {}
 
     # ----------------------------------------------------------------------------------- calls
@@ -182,7 +208,7 @@ class Decoder:
         missing = [name for name in self.program.inputs if name not in given]
         if missing:
             raise _error("IX501", f"the input `{missing[0]}` is missing", "give it here, or to `ix.incremental`")
-        if self.capacity is not None:
+        if self._is_data:
             with _no_gradients(given.values()):
                 return first_pass_in_room(self, given, lengths, backend)
         if lengths is None:
@@ -278,16 +304,18 @@ class Decoder:
             raise _error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         count = self._length(new)
         state._check()
+        check_room(self, state.length + count)
         self._layouts.renew(self._weights)
         with _no_gradients(chain(new.values(), state._fixed.values())):
-            if self.capacity is not None:
-                check_room(self, state.length + count)
-                known = replayed(self, new, state, count)
-                if known is not None:
-                    return known
-            found = self._stepped(state._fixed, {**new, **state._rows(count)}, state._before(), state._backend)
+            known = replayed(self, new, state, count) if self.capacity is not None else None
+            if known is not None:
+                return known
+            values = {**new, **state._rows(count)}
+            if self._pools is not None:
+                values |= tables_in_room(self, state._fixed, state.length + count, state._store.room)
+            found = self._stepped(state._fixed, values, state._before(), state._backend)
             after = state._after(count, found[len(self._wanted) :])
-            return after, found if self.capacity is None else without_room(self, found, after.lengths)
+            return after, without_room(self, found, after.lengths, after._store.room) if self._is_data else found
 
     def _stepped(
         self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None
@@ -301,6 +329,12 @@ class Decoder:
                 arguments[self._takes[name]] = value
         found = self._caller.call(tuple(arguments), {}, None, backend, False, True)
         return found if len(self._wanted) + len(self._memories) > 1 else (found,)
+
+    def _repeated(self) -> Repeated:
+        """The inputs of steps that stay what they are, and those that grow."""
+        held = tuple(place for name, place in self._takes.items() if name in self._weights)
+        copied = frozenset(self._takes[name] for name in self._layouts.orders if name in self._takes)
+        return Repeated(held, {self._takes[memory.past]: memory.axis for memory in self._growing}, copied)
 
     def _arguments(self, fixed: dict[str, Any]) -> list[Any]:
         """The arguments of a step, with those that stay what they are in their places."""
@@ -352,19 +386,22 @@ class Decoder:
                 batch = self._sequences.get(memory.tensor)
                 tails.append(last_rows(kept[memory.tensor], memory.axis, rows, memory.rows, batch))
         reach = [whole.value(far, lambda leaf: self._known(leaf, kept)) for far in self._stepping.reach]
-        store = Store(self._growing, max(0, 0, *reach))
-        if self.capacity is not None:
-            store = Room(self._growing, self.capacity, self._sequences)
         growing = [memory for memory in self._memories if memory.rows is None]
         arrays = [array for memory in growing for array in rounded(kept[memory.tensor], memory.keep)]
-        store.begin(arrays, lengths, capacity or 0)
+        store = Store(self._growing, max(0, 0, *reach))
+        if self._pools is not None:
+            store = Paged(self._pools, self._pools.begin(arrays, lengths))
+        else:
+            if self.capacity is not None:
+                store = Room(self._growing, self.capacity, self._sequences)
+            store.begin(arrays, lengths, capacity or 0)
         fixed = {name: given[name] for name in self.fixed}
         at = self._before(lengths, kept.values())
         return State(self, store, lengths, at, tuple(tails), fixed, backend)
 
     def _before(self, lengths: tuple[int, ...], like: Iterable[Any]) -> Any:
         """The number of positions that are past, as a step takes it."""
-        return lengths[0] if self.capacity is None else wholes_like(lengths, like)
+        return wholes_like(lengths, like) if self._is_data else lengths[0]
 
     def _known(self, leaf: ir.Size | ir.Read, given: dict[str, Any]) -> int:
         """A size or a whole scalar of a call."""
@@ -385,10 +422,10 @@ class Decoder:
         program = self._stepping.program
         if self._whole is not self.program:
             found = split(self.program._program, self.along, self._weights, self._wanted)
-            leading = _leading(found, self._weights)
-            program = step_of(found, self._wanted, self._keep, self.capacity, leading).program
+            pages = None if self._stepping.paging is None else self._stepping.paging.size
+            program = _stepping(found, self._wanted, self._keep, self.capacity, self._weights, pages).program
         inputs = tuple(replace(tensor, owned=False) for tensor in program.inputs)
-        return derived_program(self.program, replace(program, inputs=inputs), "step", (self.along,))
+        return derived_program(self.program, replace(program, inputs=inputs), "step", self._said)
 
     @property
     def text(self) -> str:

@@ -168,8 +168,3 @@ def test_what_is_kept_is_printed() -> None:
 def test_mistakes_are_findings(words: str, call: Any) -> None:
     with pytest.raises(ix.CallError, match=words):
         call(ix.incremental(CAUSAL, "i"))
-
-
-def test_pages_are_refused_by_name() -> None:
-    with pytest.raises(ix.CallError, match="cannot be held in pages"):
-        ix.incremental(CAUSAL, "i", pages=16)

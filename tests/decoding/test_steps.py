@@ -130,7 +130,7 @@ def test_one_function_is_for_all_lengths(order: str) -> None:
         if n == 9:
             # There is room no more: all rows come to lie in other arrays, with other gaps between them.
             state._store.arrays = [array[..., :9, :].clone() for array in state._store.arrays]
-            state._store._room = None
+            state._store._fits = None
         state, row = decode.step(x[n : n + 1], state)
         torch.testing.assert_close(row, whole[n : n + 1])
         made += [each.known.function for each in decode._caller._expected if each.sized]

@@ -74,7 +74,9 @@ def decoded(
     used = {word for word in HELPERS if f"{word}(" in text}
     if used:
         low.kernels.setdefault("triton_tile", set()).update(used)
-    used = {word for word in _FUNCTIONS if f"{word}(" in text} | ({"pages_inside"} if pages is not None else set())
+    used = {word for word in _FUNCTIONS if f"{word}(" in text}
+    if pages is not None and not _is_ours(low, pages):
+        used.add("pages_inside")
     low.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
@@ -326,7 +328,7 @@ def _paged_or(
     low.text.assign(variable, NONE)
     counts = [fill("{x}.shape[{n}]", x=low.stored[read.tensor].variable, n=axis) for read, axis, _ in pages.reads]
     inside = call("pages_inside", low.stored[pages.table.tensor].variable, *dict.fromkeys(counts))
-    low.text.add("if", chain("and", [test, inside]))
+    low.text.add("if", test if _is_ours(low, pages) else chain("and", [test, inside]))
     with low.block():
         single = replace(attend, scores=Scores(parts.dots[0], None))
         groups = library_attention.grouped(low, single, frame)
@@ -344,6 +346,12 @@ def _paged_or(
     with low.block():
         low.text.assign(variable, arrays.in_order(low, otherwise(), result.axes).code)
     return result.but(Name(variable))
+
+
+def _is_ours(low: Lowering, pages: Pages) -> bool:
+    """Whether a table is one that only names pages that there are."""
+    table = low.tensors[pages.table.tensor]
+    return isinstance(table, ir.Input) and table.owned
 
 
 def _paged_call(

@@ -183,8 +183,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`dtype` is None where none was declared: any of its kind will do. An array that is `owned` may be written to: by
-    a definition that puts new rows behind those that it has. One that `counts` has numbers of points of an axis."""
+    """`dtype` is None where none was declared: any of its kind will do. An array that is `owned` is one of ours: it may
+    be written to, by a definition that puts new rows behind those that it has, and places that it names are there. One
+    that `counts` has numbers of points of an axis."""
 
     name: str
     axes: tuple[Axis, ...]

@@ -70,7 +70,7 @@ def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tup
         place.copy_(new[name])
     found.graph.replay()
     lengths = tuple(length + count for length in state.lengths)
-    outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths))
+    outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths, room.room))
     after = state._but(lengths, None, tuple(tail.clone() for tail in room.places.tails))
     room.places.state = after
     return after, outputs

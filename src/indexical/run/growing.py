@@ -201,3 +201,10 @@ def rounded(array: Any, keep: str | None) -> list[Any]:
         return [(array / scale.clamp(min=1e-30)[..., None]).round().to(tensors.load_torch().int8), scale]
     scale = abs(array).max(-1) / 127 if array.size else array.sum(-1)
     return [(array / scale.clip(1e-30)[..., None]).round().astype("int8"), scale]
+
+
+def filling(array: Any) -> int:
+    """The number that stands for those that are not there. They are computed with, and then left out: of ones, more is
+    finite than of zeros."""
+    kind = "f" if tensors.is_tensor(array) and array.is_floating_point() else getattr(array.dtype, "kind", "")
+    return int(kind in ("f", "V"))  # JAX has numbers of 16 bits as its own kind.

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
 from ..transform.memory import Memory
-from . import tensors
 from .growing import (
     beside,
+    filling,
     first_rows_of_each,
     joined,
     only_where,
@@ -39,13 +39,14 @@ class Room(Store):
         # Steps that were captured by the shapes of what is new, or how often one was made; where they read, if any was.
         self.graphs: dict[Any, Any] = {}
         self.places: Any = None
+        self.room = capacity
 
     def begin(self, arrays: Iterable[Any], lengths: Lengths, room: int = 0) -> None:
         """Take over the first rows of arrays."""
         self.arrays, longest = [], max(lengths, default=0)
         for memory, array in zip(self.memories, arrays, strict=True):
             there = rows_of(array, memory.axis, 0, longest + memory.offset)
-            behind = beside(there, memory.axis, self.capacity - longest, _filling(array))
+            behind = beside(there, memory.axis, self.capacity - longest, filling(array))
             self.arrays.append(joined((there, behind), memory.axis))
         self.most = longest
         self.clear(lengths)
@@ -58,11 +59,11 @@ class Room(Store):
             return
         for number, (memory, array) in enumerate(zip(self.memories, self.arrays, strict=True)):
             ends = first + memory.offset, beyond + memory.offset
-            rows = beside(array, memory.axis, beyond - first, _filling(array))
+            rows = beside(array, memory.axis, beyond - first, filling(array))
             if max(lengths) > first:
                 kept = np.arange(first, beyond) < np.array(lengths)[:, None]
                 rows = rows_of(array, memory.axis, *ends)
-                rows = only_where(rows, self.sequences[memory.tensor], memory.axis, kept, _filling(array))
+                rows = only_where(rows, self.sequences[memory.tensor], memory.axis, kept, filling(array))
             self.arrays[number] = written(array, rows, memory.axis, *ends)
 
     def goes_back_to(self, length: int) -> bool:
@@ -101,13 +102,6 @@ class Room(Store):
                 self.arrays[number] = put_rows(own, memory.axis, first, count, array)
             elif not shares(array, own):
                 self.arrays[number] = array
-
-
-def _filling(array: Any) -> int:
-    """The number that stands for those that are not there. They are computed with, and then left out: of ones, more is
-    finite than of zeros."""
-    kind = "f" if tensors.is_tensor(array) and array.is_floating_point() else getattr(array.dtype, "kind", "")
-    return int(kind in ("f", "V"))  # JAX has numbers of 16 bits as its own kind.
 
 
 # ------------------------------------------------------------------------------------- decoders
@@ -166,13 +160,13 @@ def _each_length(
     return kept, decoder._assembled(outputs, rows, batch)
 
 
-def without_room(decoder: Any, found: Iterable[Any], lengths: Lengths) -> tuple[Any, ...]:
-    """The outputs of a step for pairs of positions, without those that are not there yet."""
+def without_room(decoder: Any, found: Iterable[Any], lengths: Lengths, room: int) -> tuple[Any, ...]:
+    """The outputs of a step for pairs of positions, without those that have room and are not there yet."""
     result = []
     for name, array in zip(decoder._wanted, found, strict=False):
         own = decoder._split.axis.get(name)
         columns = [number for number in decoder._split.along[name] if number != own]
-        result.append(_behind(decoder, name, array, lengths, decoder.capacity, columns))
+        result.append(_behind(decoder, name, array, lengths, room, columns))
     return tuple(result)
 
 
@@ -189,16 +183,29 @@ def _behind(decoder: Any, name: str, array: Any, lengths: Lengths, rows: int, ax
 
 def check_tables(decoder: Any, given: Mapping[str, Any]) -> None:
     """Refuse a table for all positions that has fewer than there is room for."""
-    for name, axis in decoder._fixed_axes:
+    for name, axis in decoder._fixed_axes if decoder.capacity is not None else ():
         count = int(np.shape(given[name])[axis])
         if count < decoder.capacity:
             message = f"`{name}` has {count} positions, and there is to be room for {decoder.capacity}"
             raise _refusal(message, f"give `ix.incremental` a `capacity` of {count} at most")
 
 
+def tables_in_room(decoder: Any, given: Mapping[str, Any], length: int, room: int) -> dict[str, Any]:
+    """Tables for all positions with as many as there is room for: nobody hears those behind so many."""
+    found = {}
+    for name, axis in decoder._fixed_axes:
+        count = int(np.shape(given[name])[axis])
+        if count < length:
+            raise _refusal(f"`{name}` has {count} positions, and these are {length}", None)
+        if count < room:
+            behind = beside(given[name], axis, room - count, filling(given[name]))
+            found[name] = joined((given[name], behind), axis)
+    return found
+
+
 def check_room(decoder: Any, length: int) -> None:
     """Refuse more positions than there is room for."""
-    if length > decoder.capacity:
+    if decoder.capacity is not None and length > decoder.capacity:
         message = f"there is room for {decoder.capacity} positions, and these are {length}"
         raise _refusal(message, "give `ix.incremental` a larger `capacity`, or none: then arrays grow")
 

@@ -75,7 +75,8 @@ class State:
     def _after(self, count: int, found: tuple[Any, ...]) -> State:
         """The state after a step, which gave these."""
         tails = self._keep(self._before(), count, found)
-        return self._but(tuple(length + count for length in self.lengths), self._before() + count, tails)
+        lengths = tuple(length + count for length in self.lengths)
+        return self._but(lengths, self._before() + count, tails, self._store.after(count))
 
     def _keep(self, at: Any, count: int, found: tuple[Any, ...]) -> tuple[Any, ...]:
         """Keep what a step behind so many positions gave; the last rows of it that are handed on."""
@@ -89,8 +90,8 @@ class State:
         self._store.take(at, count, arrays)
         return tuple(array for memory, array in pairs if memory.rows is not None)
 
-    def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...]) -> State:
-        return State(self._decoder, self._store, lengths, at, tails, self._fixed, self._backend)
+    def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...], store: Store | None = None) -> State:
+        return State(self._decoder, store or self._store, lengths, at, tails, self._fixed, self._backend)
 
     def reorder(self, indices: Any, along: str | None = None) -> State:
         """The state of these sequences: the first is the one at the first index, and so on, as beams ask for. They are
@@ -99,10 +100,12 @@ class State:
         axes = self._decoder._batch(along)
         kept = [memory.tensor for memory in self._decoder._memories if memory.rows is not None]
         tails = list(zip(kept, self._tails, strict=True))
+        apart = axes == self._decoder._sequences
         grown = [memory.tensor for memory in self._store.memories]
-        arrays = [*zip(grown, self._store.arrays, strict=True), *tails, *self._fixed.items()]
-        rows = places(indices, next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None))
-        lengths = tuple(self.lengths[row] for row in rows) if axes == self._decoder._sequences else self.lengths
+        arrays = [*zip(grown, self._store.arrays, strict=False), *tails, *self._fixed.items()]
+        there = next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None)
+        rows = places(indices, len(self.lengths) if apart else there)
+        lengths = tuple(self.lengths[row] for row in rows) if apart else self.lengths
         store = self._store.reordered(axes, rows)
         store.clear(lengths)
         return State(
@@ -119,12 +122,12 @@ class State:
         """The state after the first positions, so many; those after them are given up. With a number for each sequence,
         each has its own length."""
         self._check()
-        if np.ndim(length) and self._decoder.capacity is None:
+        if np.ndim(length) and not self._decoder._is_data:
             return shorter(self, length, None)
         lengths = (length,) * len(self.lengths)
         if np.ndim(length):
             check_apart(self._decoder)
-            check_lengths(length, len(self.lengths), self._decoder.capacity)
+            check_lengths(length, len(self.lengths), self.length)
             lengths = tuple(map(int, length))
         wrong = [pair for pair in zip(self.lengths, lengths, strict=True) if not 0 <= pair[1] <= pair[0]]
         if wrong:
@@ -136,9 +139,8 @@ class State:
         if not self._store.goes_back_to(min(lengths, default=0)):
             message = f"position {length} reads rows that have left their window of {self._store.reach}"
             raise _refusal(message, f"{SPARE} positions can always be gone back, further ones not")
-        self._store.cuts.append(lengths)
-        self._store.clear(lengths)
-        return self._but(lengths, self._decoder._before(lengths, (self._before(),)), self._tails)
+        before = self._decoder._before(lengths, (self._before(),))
+        return self._but(lengths, before, self._tails, self._store.back_to(lengths))
 
     def __repr__(self) -> str:
         lengths = self.lengths if len({*self.lengths}) > 1 else self.lengths[:1]

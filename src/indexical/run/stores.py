@@ -30,7 +30,8 @@ class Store:
         self.tip: object = None
         self.most = 0
         self.first = 0
-        self._room: int | None = None
+        self._fits: int | None = None
+        self.room = 0
 
     @property
     def nbytes(self) -> int:
@@ -60,7 +61,7 @@ class Store:
 
     def with_room_for(self, length: int, count: int) -> Store:
         """A store with room behind so many positions for some more: this one, unless rows have to be left behind."""
-        if self._room is not None and length + count <= self._room:
+        if self._fits is not None and length + count <= self._fits:
             return self
         store = self
         begins = max(self.first, length - self._least)
@@ -78,7 +79,7 @@ class Store:
             elif full[number]:
                 rows = length + memory.offset - (self.first if memory.window else 0)
                 store.arrays[number] = with_room(array, memory.axis, rows, self._next_room(memory, needed[number]))
-        store._room = min(map(store._most, store.memories, store.arrays), default=None)
+        store._fits = min(map(store._most, store.memories, store.arrays), default=None)
         return store
 
     def _most(self, memory: Memory, array: Any) -> int:
@@ -123,6 +124,12 @@ class Store:
                 new.arrays.append(with_room(array, memory.axis, array.shape[memory.axis], 0))
         return new
 
+    def back_to(self, lengths: tuple[int, ...]) -> Store:
+        """The store of a state with the first rows alone: those behind them are given up."""
+        self.cuts.append(lengths)
+        self.clear(lengths)
+        return self
+
     def take(self, length: int, count: int, found: Iterable[Any]) -> None:
         """Have the rows that a step gave, where it did not write them here itself."""
         for number, (memory, array) in enumerate(zip(self.memories, found, strict=True)):
@@ -132,3 +139,7 @@ class Store:
                 new = rows_of(array, memory.axis, rows, end)
                 self.arrays[number] = written(self.arrays[number], new, memory.axis, beyond - count, beyond)
         self.views = []
+
+    def after(self, count: int) -> Store:
+        """The store of the state after a step for so many positions."""
+        return self

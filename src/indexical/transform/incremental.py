@@ -17,7 +17,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import changed, rebuild, substitute, walk
 from ..records import dataclass
 from .batch import Unbatchable, varying_along, with_one
-from .memory import Memory, Remembered, plus
+from .memory import Memory, Paging, Remembered, plus
 from .past import Split
 from .positions import COMPARISONS, Unsplit, exprs_of, sizes_in
 from .windows import positions_in
@@ -32,13 +32,14 @@ class Stepping:
     what has a window, it is given the last rows: as many as the largest of `reach`.
 
     Where there is room for a fixed number of positions, `before` is an array: with a number for each sequence, or with
-    one for all. `shared` says why not for each."""
+    one for all. `shared` says why not for each. Where what is kept lies in pages, `paging` says how it is found."""
 
     program: ir.Program
     memories: tuple[Memory, ...]
     before: str | None
     reach: tuple[ir.Expr, ...] = ()
     shared: str | None = None
+    paging: Paging | None = None
 
 
 def step_of(

@@ -39,6 +39,19 @@ class Memory:
     scale: str | None = None
 
 
+@dataclass(frozen=True)
+class Paging:
+    """The inputs of a step that tell where rows lie that are held in pages of so many: the pages of each sequence in
+    their order, and the page and the slot of each new row. `sequences` is the axis of every array that is kept, counted
+    from the end, along which each has its own; empty where all that is kept of a position is one row."""
+
+    size: int
+    table: str
+    page: str
+    slot: str
+    sequences: dict[str, int]
+
+
 def arrays_of(memory: Memory) -> tuple[Memory, ...]:
     """The arrays that a tensor is kept in: its numbers, and their factors where it has some."""
     if memory.scale is None:

@@ -47,6 +47,8 @@ def words(decoder: Any) -> Iterable[str]:
     dtype = " and ".join(dict.fromkeys([*(m.keep for m in decoder._memories if m.keep), dtype]))
     if growing:
         yield f"in all {_sum(growing)} bytes a position, in {dtype}"
+    if decoder._pools is not None:
+        yield from _pages(decoder._pools)
     if bounded and all(map(math.isfinite, bounded.values())):
         yield f"{'and ' if growing else ''}at most {_sum(bounded)} bytes however many positions there are, in {dtype}"
     if decoder.capacity is not None:
@@ -60,6 +62,16 @@ def words(decoder: Any) -> Iterable[str]:
         yield f"computed again in every step: {', '.join(split.again)}"
     local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]
     yield f"computed for new positions alone: {', '.join(name for name in local if name not in split.kept)}"
+
+
+def _pages(pools: Any) -> Iterable[str]:
+    """Lines that say in which pages rows lie, and how many of them there are."""
+    size = pools.paging.size
+    own = "in pages of a sequence's own" if pools.paging.sequences else "in pages"
+    room = "as many as are needed" if pools.most is None else f"{pools.most:,} of them and no more"
+    yield f"{own}, of {counted(size, 'position')} each: {room}"
+    for pool in pools.known:
+        yield f"  {counted(pool.pages, 'page')} of {pool.page_bytes:,} bytes, {pool.held:,} of them held"
 
 
 def _beside(decoder: Any, memory: Memory) -> list[ir.Expr]:
