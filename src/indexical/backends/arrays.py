@@ -14,6 +14,9 @@ from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted
 
+# Signs for which a library that computes in more bits than it stores rounds once.
+_ROUNDED = ("+", "-", "*", "/")
+
 # ------------------------------------------------------------------- dtypes
 
 
@@ -30,7 +33,9 @@ def widened(low: Lowering, value: Value) -> Value:
     narrow = value.kind == "real" and value.dtype not in (low.compute, None)
     if not narrow or value.python or widest((value.dtype, low.compute)) != low.compute:
         return value
-    return cast_to(low, value, low.compute)
+    wide = cast_to(low, value, low.compute)
+    short = value.dtype in ("f16", "bf16") and low.compute == "f32" and low.text.dialect.rounds_once
+    return replace(wide, narrow=value) if short and low.unbounded is None and not low.text.loops else wide
 
 
 def as_array(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
@@ -57,6 +62,8 @@ def cast_to(low: Lowering, value: Value, dtype: Dtype) -> Value:
     """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
     if value.dtype == dtype:
         return value
+    if value.kind == "real" and value.narrow is not None and value.narrow.dtype == dtype:
+        return value.narrow
     if dtype == "bf16" and not low.text.dialect.has_bfloat16:
         value = value if value.dtype == "f32" else low.text.dialect.cast(value, "f32")
         return value.but(call(low.text.helper("round_bf16"), value.code), dtype="bf16")
@@ -95,11 +102,35 @@ def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: D
                 return Value(added_product(*product.product, other), axes, "real", dtype)
     left, right = (aligned(value, axes) for value in values)
     python = left.python and right.python
-    value = Value(Infix(op, left.code, right.code), axes, expr.type.kind, None if python else dtype, python)
+    code, once = Infix(op, *_mixed(op, values, axes)), _once(op, values, axes)
+    value = Value(code, axes, expr.type.kind, None if python else dtype, python, narrow=once)
     alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
     if op != "*" or value.kind != "real" or not alike or left.python or right.python:
         return value
     return replace(value, product=("*", left, right))
+
+
+def _mixed(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> tuple[Node, Node]:
+    """The sides of a sign. One that was only widened is taken as it is stored beside an array of 32 bits: the library
+    widens it by itself, and no copy is made."""
+    left, right = values
+    if op in _ROUNDED and left.axes and right.axes and left.dtype == right.dtype == "f32":
+        if right.narrow is not None:
+            right = right.narrow
+        elif left.narrow is not None:
+            left = left.narrow
+    return aligned(left, axes).code, aligned(right, axes).code
+
+
+def _once(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value | None:
+    """The result in 16 bits, of sides that were widened from those: the library computes in 32 bits, and rounds once.
+    A factor that is repeated along an axis is not taken so: on the way back what is summed would be rounded first."""
+    left, right = (value.narrow for value in values)
+    if op not in _ROUNDED or left is None or right is None or left.kind != "real" or left.dtype != right.dtype:
+        return None
+    if op in "*/" and not left.axes == right.axes == axes:
+        return None
+    return Value(Infix(op, aligned(left, axes).code, aligned(right, axes).code), axes, "real", left.dtype)
 
 
 def where(low: Lowering, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:

@@ -23,8 +23,8 @@ WIDEST = 96
 class Value:
     """An array as code: `axes` name its axes in order. `python` marks a plain Python number, which is weak: it has no
     dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in another order,
-    where nothing else was done to it; `product` are the sign of a product and its two factors; `narrow` is the value as
-    it is stored, where it was only widened."""
+    where nothing else was done to it; `product` are the sign of a product and its two factors; `narrow` is the value in
+    fewer bits: as it is stored, where it was only widened, or rounded by the operation that it comes from."""
 
     code: Node
     axes: tuple[Coordinate, ...]
@@ -69,6 +69,7 @@ class Dialect(Protocol):
 
     has_devices: bool  # An array that is made has to say where.
     has_bfloat16: bool
+    rounds_once: bool  # Arithmetic of arrays of 16 bits is done in 32 bits and rounded once.
     updates_in_place: bool  # `x[0] = y`; without it, a store makes a new array.
     fills_rows: bool  # The rows of a recurrence go into one array: nothing has to be differentiated through it.
     differentiates: bool  # A value that a guard removes still has a derivative, which has to be finite.

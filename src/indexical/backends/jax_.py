@@ -207,6 +207,7 @@ class Jax(NumPy):
 
     has_devices = False
     has_bfloat16 = True
+    rounds_once = False
     updates_in_place = False
     fills_rows = False
     differentiates = True

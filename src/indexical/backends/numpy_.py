@@ -27,6 +27,7 @@ class NumPy:
 
     has_devices = False
     has_bfloat16 = False
+    rounds_once = False
     updates_in_place = True
     fills_rows = True
     differentiates = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
@@ -21,7 +23,10 @@ def held(low: Lowering, value: Value) -> Value:
         return value
     if value.turned is not None:
         return permuted(held(low, value.turned), value.axes, low.text)
-    return low.text.keep(value, "kept" if value.kind == "bool" else low.label)
+    return replace(
+        low.text.keep(value, "kept" if value.kind == "bool" else low.label),
+        narrow=value.narrow if value.kind == "real" else None,
+    )
 
 
 def recall(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:

@@ -39,6 +39,7 @@ class Torch:
 
     has_devices = True
     has_bfloat16 = True
+    rounds_once = True
     updates_in_place = True
     fills_rows = False
     differentiates = True
