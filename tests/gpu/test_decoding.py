@@ -161,6 +161,7 @@ def test_what_cannot_be_captured_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         state, out = decode.step(x[3:4], state)
     torch.testing.assert_close(out[0], x[:4].sum(0) * x[3])
     assert "no CUDA graph" in str(decode)
+    torch.randn(2, device="cuda")  # A capture that ends early would leave the generator unusable.
 
 
 def test_weights_that_moved_are_captured_anew() -> None:

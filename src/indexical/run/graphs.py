@@ -7,6 +7,8 @@ what it gives is copied out, so that the next one does not overwrite it.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..records import dataclass
@@ -83,26 +85,58 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count
         room.places = Places(state._before().clone(), tuple(tail.clone() for tail in state._tails))
     places, arrays = room.places, list(room.arrays)
     own = {name: value.detach().clone() for name, value in new.items()}
+
+    def step(at: Any, tails: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = {**own, **room.rows(at, count), **state._tails_by_input(tails)}
+        return tuple(decoder._stepped(state._fixed, values, at, state._backend))
+
+    # It is run as it is first, and writes the rows that are to be written: where it waits, nothing is captured.
+    reason = _waits(lambda: step(state._before(), state._tails))
     graph = torch.cuda.CUDAGraph()
     try:
-        with warnings.catch_warnings(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            warnings.simplefilter("ignore")  # Of a capture that ends early PyTorch says that it is empty.
-            values = {**own, **room.rows(places.at, count), **state._tails_by_input(places.tails)}
-            found = decoder._stepped(state._fixed, values, places.at, state._backend)
-            tails = state._keep(places.at, count, found[len(decoder._wanted) :])
-            for place, tail in zip(places.tails, tails, strict=True):
-                place.copy_(tail)
-            places.at.add_(count)
-        moved = any(array is not before for array, before in zip(room.arrays, arrays, strict=True))
-        reason = "what is kept is not written in place" if moved else None
+        if reason is None:
+            with warnings.catch_warnings(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                warnings.simplefilter("ignore")  # Of a capture that ends early PyTorch says that it is empty.
+                found = step(places.at, places.tails)
+                tails = state._keep(places.at, count, found[len(decoder._wanted) :])
+                for place, tail in zip(places.tails, tails, strict=True):
+                    place.copy_(tail)
+                places.at.add_(count)
+            moved = any(array is not before for array, before in zip(room.arrays, arrays, strict=True))
+            reason = "what is kept is not written in place" if moved else None
     except RuntimeError as problem:
         reason = _first(problem)
+        _settle()
     if reason is None:
         return Captured(graph, own, found[: len(decoder._wanted)], _pointers(state))
     room.arrays[:] = arrays
     decoder.uncaptured = reason
     warnings.warn(f"a step runs without a CUDA graph: {reason}", RuntimeWarning, stacklevel=5)
     return None
+
+
+def _waits(run: Callable[[], Any]) -> str | None:
+    """Why something cannot be captured: it waits for the device, or copies to it; None where it does not. A capture
+    would find out too, but one that ends early leaves PyTorch unable to draw random numbers on the device."""
+    cuda = tensors.load_torch().cuda
+    before = cuda.get_sync_debug_mode()
+    cuda.set_sync_debug_mode("error")
+    try:
+        run()
+    except RuntimeError as problem:
+        return _first(problem)
+    finally:
+        cuda.set_sync_debug_mode(before)
+    return None
+
+
+def _settle() -> None:
+    """End what a capture that failed has left open, by one that does not."""
+    torch = tensors.load_torch()
+    with suppress(RuntimeError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It is empty.
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+            pass
 
 
 def _pointers(state: State) -> list[int]:

@@ -204,7 +204,7 @@ def _tables(
     grain = 1
     if len(labels) == 2 and len(sides) * max(lengths) > _MANY_LABELS:
         grain = min(32, *(min(tiling.rows, tiling.keys) for tiling, _ in sides))
-        labels, strides = _spans(labels, lengths, shape, grain, tape)
+        labels, strides = _spans_of_labels(labels, lengths, shape, grain, tape)
     for tiling, flipped in sides:
         steps, turn = (tiling.rows, tiling.keys), -1 if flipped else 1
         tiles = _ceiling(lengths[::turn][0], steps[::turn][0])
@@ -223,7 +223,7 @@ def _tables(
         yield (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
 
 
-def _spans(
+def _spans_of_labels(
     labels: Sequence[Tensor], lengths: Sequence[int], shape: Sequence[int], grain: int, tape: Tape
 ) -> tuple[list[Tensor], list[tuple[int, ...]]]:
     """The least and the largest label of every so many queries and of every so many keys, and their strides."""
