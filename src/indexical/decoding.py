@@ -308,14 +308,17 @@ class Decoder:
         self._layouts.renew(self._weights)
         with _no_gradients(chain(new.values(), state._fixed.values())):
             known = replayed(self, new, state, count) if self.capacity is not None else None
-            if known is not None:
-                return known
-            values = {**new, **state._rows(count)}
-            if self._pools is not None:
-                values |= tables_in_room(self, state._fixed, state.length + count, state._store.room)
-            found = self._stepped(state._fixed, values, state._before(), state._backend)
-            after = state._after(count, found[len(self._wanted) :])
-            return after, without_room(self, found, after.lengths, after._store.room) if self._is_data else found
+            after, found = known or self._run_step(new, state, count)
+            after._follows(state, new)
+            return after, found
+
+    def _run_step(self, new: dict[str, Any], state: State, count: int) -> tuple[State, Any]:
+        values = {**new, **state._rows(count)}
+        if self._pools is not None:
+            values |= tables_in_room(self, state._fixed, state.length + count, state._store.room)
+        found = self._stepped(state._fixed, values, state._before(), state._backend)
+        after = state._after(count, found[len(self._wanted) :])
+        return after, without_room(self, found, after.lengths, after._store.room) if self._is_data else found
 
     def _stepped(
         self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None

@@ -112,7 +112,7 @@ def test_a_recurrence_keeps_its_last_row_and_goes_back_to_states_that_are_held()
     decode = ix.incremental(RECURRENT, along="t")
     full = decode.program(X[0])
     state, _ = decode.prefill(X[0, :3])
-    far, _ = decode.step(X[0, 4:7], state)
+    far, _ = decode.step(X[0, 4:5], state)
     with pytest.raises(ix.CallError, match="only the last rows are kept"):
         far.back_to(3)
     _, out = decode.step(X[0, 3:], state)
@@ -168,3 +168,32 @@ def test_what_is_kept_is_printed() -> None:
 def test_mistakes_are_findings(words: str, call: Any) -> None:
     with pytest.raises(ix.CallError, match=words):
         call(ix.incremental(CAUSAL, "i"))
+
+
+BACK = {
+    "recurrence": "let y[b, i, d] = (if i > 0 { y[b, i - 1, d] } else { 0 }) * g[d] + x[b, i, d];",
+    "total": "let S[b, i, d, e] = sum[j](x[b, j, d] * x[b, j, e] where j <= i);"
+    "let y[b, i, e] = sum[d](S[b, i, d, e] * x[b, i, d] * g[d]);",
+}
+
+
+@pytest.mark.parametrize("room", [None, 12])
+@pytest.mark.parametrize("name", BACK)
+def test_a_step_of_several_positions_is_cut_short(name: str, room: int | None) -> None:
+    draw = np.random.default_rng(4)
+    x, g = draw.normal(size=(3, 10, 2)), draw.normal(size=2)
+    head = "space batch(b), position(i, j), feature(d, e); input x[b, i, d], g[d];"
+    decode = ix.incremental(head + BACK[name], "i", capacity=room, g=g)
+    whole = decode.program(x, g)
+    state, _ = decode.prefill(x[:, :4])
+    new = x[:, 4:8].copy()
+    for length in (4, 5, 8):
+        tried, _ = decode.step(new, state)
+        other, _ = decode.step(new, state)
+        new[:] = np.nan  # An array of the caller, who may write to it.
+        same(decode.step(x[:, length : length + 2], tried.back_to(length))[1], whole[:, length : length + 2])
+        turned = other.reorder([2, 0]).back_to(length)
+        same(decode.step(x[[2, 0], length : length + 1], turned)[1], whole[[2, 0], length : length + 1])
+        new[:] = x[:, 4:8]
+    with pytest.raises(ix.CallError, match="A step of several positions can be cut short"):
+        decode.step(x[:, 4:5], state)[0].back_to(4)

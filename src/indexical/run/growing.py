@@ -26,6 +26,13 @@ def rows_of(array: Any, axis: int, first: int, beyond: int) -> Any:
     return array[_index(axis, first, beyond)]
 
 
+def copied(array: Any) -> Any:
+    """An array with the same numbers, in memory of its own."""
+    if tensors.is_tensor(array):
+        return array.detach().clone()
+    return array if jax_arrays.is_jax(array) else np.array(array)
+
+
 def with_room(array: Any, axis: int, rows: int, room: int) -> Any:
     """An array with the first rows of another, and room for more."""
     shape = list(array.shape)

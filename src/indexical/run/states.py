@@ -8,10 +8,20 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
 from ..records import dataclass
-from .growing import rounded, taken
+from .growing import copied, rounded, rows_of, taken
 from .ragged import check_lengths, places, shorter
 from .rooms import check_apart
 from .stores import SPARE, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Latest:
+    """A step for several positions, so that it can be taken once more for fewer: the lengths and the last rows before
+    it, and what was new."""
+
+    lengths: tuple[int, ...]
+    tails: tuple[Any, ...]
+    new: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -33,6 +43,7 @@ class State:
 
     def __post_init__(self) -> None:
         self._born = len(self._store.cuts)
+        self._latest: Latest | None = None
         self._store.tip = self
         self._store.most = max(self._store.most, self.length)
 
@@ -90,6 +101,11 @@ class State:
         self._store.take(at, count, arrays)
         return tuple(array for memory, array in pairs if memory.rows is not None)
 
+    def _follows(self, state: State, new: dict[str, Any]) -> None:
+        """Remember the state that a step for several positions was made from, where it has rows that are handed on."""
+        if state._tails and self.length > state.length + 1:
+            self._latest = Latest(state.lengths, state._tails, {name: copied(value) for name, value in new.items()})
+
     def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...], store: Store | None = None) -> State:
         return State(self._decoder, store or self._store, lengths, at, tails, self._fixed, self._backend)
 
@@ -108,15 +124,17 @@ class State:
         lengths = tuple(self.lengths[row] for row in rows) if apart else self.lengths
         store = self._store.reordered(axes, rows)
         store.clear(lengths)
-        return State(
-            self._decoder,
-            store,
-            lengths,
-            self._decoder._before(lengths, (self._before(),)),
-            tuple(taken(tail, axes[name], rows) if name in axes else tail for name, tail in tails),
-            {name: taken(value, axes[name], rows) if name in axes else value for name, value in self._fixed.items()},
-            self._backend,
-        )
+
+        def of(arrays: dict[str, Any]) -> dict[str, Any]:
+            return {name: taken(value, axes[name], rows) if name in axes else value for name, value in arrays.items()}
+
+        at = self._decoder._before(lengths, (self._before(),))
+        after = State(self._decoder, store, lengths, at, (*of(dict(tails)).values(),), of(self._fixed), self._backend)
+        if self._latest is not None:
+            before = tuple(self._latest.lengths[row] for row in rows) if apart else self._latest.lengths
+            ends = dict(zip(kept, self._latest.tails, strict=True))
+            after._latest = Latest(before, (*of(ends).values(),), of(self._latest.new))
+        return after
 
     def back_to(self, length: Any) -> Any:
         """The state after the first positions, so many; those after them are given up. With a number for each sequence,
@@ -133,14 +151,32 @@ class State:
         if wrong:
             raise _refusal("a state of {} positions cannot go back to {}".format(*wrong[0]))
         if self._tails and lengths != self.lengths:
+            return self._again(lengths)
+        return self._shorter(lengths, self._tails)
+
+    def _again(self, lengths: tuple[int, ...]) -> State:
+        """The state in the midst of the latest step, which is taken once more for fewer positions."""
+        before = self._latest.lengths if self._latest is not None else self.lengths
+        counts = {length - earlier for length, earlier in zip(lengths, before, strict=True)}
+        if self._latest is None or len(counts) > 1 or min(counts) < 0:
             names = ", ".join(f"`{memory.tensor}`" for memory in self._decoder._memories if memory.rows is not None)
             message = f"of {names} only the last rows are kept: earlier ones cannot be gone back to"
-            raise _refusal(message, "hold on to the earlier state itself: it stays what it is")
+            help = "hold on to the earlier state: it stays what it is. A step of several positions can be cut short"
+            raise _refusal(message, help)
+        state, (count,) = self._shorter(before, self._latest.tails), counts
+        if not count:
+            return state
+        along = dict(self._decoder._counted)
+        new = {name: rows_of(value, along[name], 0, count) for name, value in self._latest.new.items()}
+        after: State = self._decoder._one_step(new, state)[0]
+        return after
+
+    def _shorter(self, lengths: tuple[int, ...], tails: tuple[Any, ...]) -> State:
         if not self._store.goes_back_to(min(lengths, default=0)):
-            message = f"position {length} reads rows that have left their window of {self._store.reach}"
+            message = f"position {min(lengths)} reads rows that have left their window of {self._store.reach}"
             raise _refusal(message, f"{SPARE} positions can always be gone back, further ones not")
         before = self._decoder._before(lengths, (self._before(),))
-        return self._but(lengths, before, self._tails, self._store.back_to(lengths))
+        return self._but(lengths, before, tails, self._store.back_to(lengths))
 
     def __repr__(self) -> str:
         lengths = self.lengths if len({*self.lengths}) > 1 else self.lengths[:1]

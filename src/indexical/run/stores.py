@@ -126,7 +126,8 @@ class Store:
 
     def back_to(self, lengths: tuple[int, ...]) -> Store:
         """The store of a state with the first rows alone: those behind them are given up."""
-        self.cuts.append(lengths)
+        if self.memories:
+            self.cuts.append(lengths)
         self.clear(lengths)
         return self
 
