@@ -226,7 +226,7 @@ class Decoder:
             return self._first_state(kept, given, (self._length(given),), capacity, backend), found
 
     def _first_kept(self, given: dict[str, Any], backend: str | None) -> tuple[dict[str, Any], tuple[Any, ...]]:
-        """What is kept of the positions of a call, by its tensor, and the outputs at them."""
+        """The rows that are kept of a call's positions, by their tensor, and the outputs at them."""
         length = self._length(given)
         call = dict(given)
         for name, axis in self._fixed_axes:
@@ -323,7 +323,7 @@ class Decoder:
     def _stepped(
         self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None
     ) -> tuple[Any, ...]:
-        """What a step gives out: what is wanted, then what is kept."""
+        """The results of a step: what is wanted, then what is kept."""
         if self._stepping.before is not None:
             values[self._stepping.before] = before
         arguments = self._arguments(fixed)

@@ -146,8 +146,8 @@ def query_kernel(parts: Parts) -> str:
 
 
 def _kept(kernel: Kernel, code: str, is_partial: bool) -> str:
-    """What is summed or stored for each pair of a tile, 0 for those that are not allowed: their weight is 0, and what
-    it is multiplied with may be NaN."""
+    """The terms that are summed or stored for each pair of a tile, 0 for those that are not allowed: their weight is 0,
+    and what it is multiplied with may be NaN."""
     return f"tl.where(allowed, {code}, 0.0)" if is_partial and kernel.parts.allowed is not None else code
 
 

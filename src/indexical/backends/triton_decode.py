@@ -213,8 +213,8 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
 
 
 def _look_again(kernel: Kernel, keys: list[str], paged: bool) -> None:
-    """What is done where sums are not finite, or where a row has no weight: then none of its scores is above -inf, or
-    it attends to nothing here."""
+    """The statements for where sums are not finite, or where a row has no weight: then none of its scores is above
+    -inf, or it attends to nothing here."""
     kernel.add(
         2,
         "if zero_of(acc) != 0.0:",

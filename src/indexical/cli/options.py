@@ -8,7 +8,7 @@ from ..run import BACKENDS, EMITTED
 
 
 class Argument(NamedTuple):
-    """What follows a command: its names and what stands for its value, as `--help` shows them, and what argparse is
+    """An option of a command: its names and what stands for its value, as `--help` shows them, and what argparse is
     told about it."""
 
     shown: str

@@ -46,8 +46,8 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known besides a point: how many points each coordinate has, by its name or one number for all; arrays of
-    tensors; the value that stands for every sum."""
+    """The known things besides a point: how many points each coordinate has, by its name or one number for all; arrays
+    of tensors; the value that stands for every sum."""
 
     sizes: int | Mapping[str, int]
     arrays: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What is said about a model: its sizes and numbers, by name."""
+"""The settings of a model: its sizes and numbers, by name."""
 
 from __future__ import annotations
 

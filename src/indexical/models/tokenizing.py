@@ -80,7 +80,7 @@ def words_of(checkpoint: Checkpoint) -> Words:
 
 @contextmanager
 def _building() -> Iterator[None]:
-    """What a tokenizer is built in. The library has no error of its own: it raises `Exception` itself."""
+    """A place to build a tokenizer in. The library has no error of its own: it raises `Exception` itself."""
     try:
         yield
     except Exception as problem:

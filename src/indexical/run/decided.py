@@ -1,4 +1,4 @@
-"""What sizes decide of expressions in an emitted function, and views of arrays that are the same in all calls.
+"""Expressions of an emitted function that sizes decide, and views of arrays that are the same in all calls.
 
 Nothing here reads the numbers in an array that is given: those of another call are others.
 """
@@ -60,7 +60,7 @@ class _Undecided(Exception):
 
 @dataclass
 class Decided:
-    """What is known of the variables of a function at a point: `known` are values; `inputs` arrays like those that are
+    """The known variables of a function at a point: `known` are values; `inputs` arrays like those that are
     given, `growing` the axis of one that may have any size, and any strides but along the last axis; `views` are the
     arrays that are the same in all calls, and views of them."""
 
@@ -176,7 +176,7 @@ class Decided:
         raise _Undecided
 
     def _called(self, function: ast.expr, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Any:
-        """What a call gives that follows from its arguments; of inputs, what a guard decides."""
+        """The result of a call that follows from its arguments; of inputs, what a guard decides."""
         name = dotted(function)
         if name == _LEARNS:
             return self._learns(arguments)

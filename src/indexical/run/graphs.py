@@ -22,8 +22,8 @@ _FIRST = 2
 
 @dataclass(eq=False)
 class Places:
-    """What captured steps of one room read beside its arrays: how many positions are past, and the last rows that are
-    handed on. They have those of `state`."""
+    """The places that captured steps of one room read beside its arrays: how many positions are past, and the last rows
+    that are handed on. They have those of `state`."""
 
     at: Any
     tails: tuple[Any, ...]
@@ -145,7 +145,7 @@ def _pointers(state: State) -> list[int]:
 
 
 def _first(problem: BaseException) -> str:
-    """What went wrong first: the end of a capture that failed fails too."""
+    """The problem that came first: the end of a capture that failed fails too."""
     while problem.__context__ is not None:
         problem = problem.__context__
     return str(problem).splitlines()[0]

@@ -154,7 +154,7 @@ def _along(array: Any, batch: int, axis: int, places: Any) -> Any:
 
 
 def _spread(table: Any, array: Any, batch: int, axis: int) -> Any:
-    """What varies with sequences and rows, with the axes of an array."""
+    """An array that varies with sequences and rows, with the axes of an array."""
     shape = [1] * array.ndim
     shape[batch], shape[axis] = table.shape
     return (table if batch < axis else table.T).reshape(shape)

@@ -1,4 +1,4 @@
-"""What a decoder keeps of positions, in pages: all its states share arrays of them, and each has some."""
+"""The rows that a decoder keeps of positions, in pages: all its states share arrays of them, and each has some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decoder keeps of positions where shapes never change: arrays with room for a fixed number of them, of which
+"""The rows that a decoder keeps where shapes never change: arrays with room for a fixed number of them, of which
 data says how many are there."""
 
 from __future__ import annotations

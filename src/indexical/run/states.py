@@ -26,7 +26,8 @@ class Latest:
 
 @dataclass(eq=False)
 class State:
-    """What is kept of the positions so far. It is a value: a step makes another one, and this stays what it is.
+    """The rows that are kept of the positions so far. It is a value: a step makes another one, and this stays what it
+    is.
 
     States share their arrays: a step writes behind the rows of the state that it is made from. A second step from the
     same state copies them, so that neither changes the other. `back_to` gives up later positions instead: states that
@@ -64,7 +65,7 @@ class State:
             raise _refusal(message, "keep the state that `back_to` gives")
 
     def _rows(self, count: int) -> dict[str, Any]:
-        """What is past, with room for some more positions, by the inputs of a step."""
+        """The past rows, with room for some more positions, by the inputs of a step."""
         store = self._store
         if store.memories and store.tip is not self:
             store, self._born = store.copied(self.lengths), 0

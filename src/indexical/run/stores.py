@@ -1,4 +1,4 @@
-"""What a decoder keeps of positions: arrays that states share, each with room behind its rows."""
+"""The rows that a decoder keeps of positions: arrays that states share, each with room behind its rows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Store:
         return max(needed, min(2 * needed, most_rows(self.reach))) if memory.window else 2 * needed
 
     def rows(self, length: int, count: int) -> dict[str, Any]:
-        """What is past, with room for some more rows behind it, by the inputs of a step."""
+        """The past rows, with room for some more behind them, by the inputs of a step."""
         begins = max(0, length - self.reach)
         self.views = [
             rows_of(array, memory.axis, begins - self.first, length + count + memory.offset - self.first)

@@ -202,7 +202,7 @@ def _blocks(run: Run, name: str, array: Any) -> Values:
 
 
 def _place(run: Run, name: str, block: Block, dimension: str) -> tuple[int, int]:
-    """Where a block begins in what a rank has along a dimension, and how many points it has there."""
+    """The place where a block begins in the part of a rank along a dimension, and how many points it has there."""
     rows = run.layout.rows(name, dimension)
     mine = sorted({run.mesh.place(other, dimension) for other in run.owned})
     place = run.mesh.place(block, dimension)
@@ -211,7 +211,7 @@ def _place(run: Run, name: str, block: Block, dimension: str) -> tuple[int, int]
 
 
 def _joined(run: Run, name: str, values: Values) -> Any:
-    """What a rank has of a tensor, put together of its blocks."""
+    """The part of a tensor that a rank has, put together of its blocks."""
     places = _places(run.layout, run, name)
     if not places or len(run.owned) == 1:
         return values[run.owned[0]]

@@ -113,7 +113,7 @@ def _uneven(name: str, dimension: str) -> CallError:
 
 
 def _outputs(layout: Layout, programs: Programs, mesh: Mesh, names: list[str], *parts: Any) -> tuple[Any, ...]:
-    """What one device has of the outputs, of what it has of the inputs."""
+    """The part of the outputs that a device has, from its part of the inputs."""
     values = dict(zip(names, parts, strict=True))
     for unit in layout.units:
         found = _computed(layout, programs, mesh, unit, values)
@@ -127,7 +127,7 @@ def _outputs(layout: Layout, programs: Programs, mesh: Mesh, names: list[str], *
 
 
 def _computed(layout: Layout, programs: Programs, mesh: Mesh, unit: Unit, values: Mapping[str, Any]) -> list[Any]:
-    """What a device computes of a unit: each has a program of its own."""
+    """The computation of a unit on a device: each has a program of its own."""
     from jax import lax
 
     held = {name: _gathered(layout, unit, name, values[name]) for name in layout.read_by(unit)}

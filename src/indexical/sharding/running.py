@@ -142,7 +142,7 @@ class Run:
     # ------------------------------------------------------------------------ what others hold
 
     def held(self, unit: Unit, names: Iterable[str] | None = None) -> dict[str, Values]:
-        """What a unit reads, on every block: its own points, and those that are sent to it."""
+        """The arrays that a unit reads, on every block: its own points, and those that are sent to it."""
         names = self.layout.read_by(unit) if names is None else names
         return {name: self.fetch(name, unit.needs.get(name, {})) for name in names}
 
@@ -160,7 +160,7 @@ class Run:
         return values
 
     def gathered(self, name: str, values: Values, dimension: str, rows: Rows) -> Values:
-        """What blocks need of a tensor along a dimension, from those that hold it."""
+        """The points of a tensor that blocks need along a dimension, from those that hold it."""
         axis = self.axis(name, dimension)
         transfers, _ = self.pieces(values, dimension, self.layout.rows(name, dimension), rows, axis)
         found: dict[Block, list[Any]] = {block: [] for block in self.owned}

@@ -1,4 +1,4 @@
-"""What a plan of many machines is made of: units that each machine computes alone, and what is sent between them."""
+"""The parts of a plan for many machines: units that each machine computes alone, and what is sent between them."""
 
 from __future__ import annotations
 

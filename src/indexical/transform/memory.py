@@ -1,4 +1,4 @@
-"""What a step has of the positions that are past: the arrays that are kept, and the definitions that join them with new
+"""The memory that a step has of past positions: the arrays that are kept, and the definitions that join them with new
 rows.
 
 Of what is read at a few rows back, the last rows are handed on; of what has a window, those of the window are given; of
@@ -199,7 +199,7 @@ class Remembered:
     # ---------------------------------------------------------------------------------- memory
 
     def _scaled(self, tensor: ir.Input | ir.Let, memory: Memory) -> ir.Let:
-        """What is past of a tensor: its small numbers, times their factors."""
+        """The past rows of a tensor: its small numbers, times their factors."""
         assert memory.scale is not None
         axes = self._past(tensor, memory).axes
         slots = tuple(build.coord(axis.coordinate, self.span) for axis in axes)

@@ -20,7 +20,7 @@ from .past import Split
 
 
 class Unpaged(Exception):
-    """What is kept cannot be held in pages."""
+    """Rows that are kept cannot be held in pages."""
 
 
 def paged_step_of(
