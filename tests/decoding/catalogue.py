@@ -9,7 +9,7 @@ import numpy as np
 from tests.variants import roster
 
 import indexical as ix
-from indexical.decoding import Decoder
+from indexical.decoder import Decoder
 from indexical.run.samples import random_arrays
 
 ROOT = Path(__file__).resolve().parents[2] / "examples"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from indexical.decoding import Decoder
+from indexical.decoder import Decoder
 
 
 def pieces(length: int, seed: int) -> tuple[int, ...]:
