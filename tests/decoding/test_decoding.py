@@ -25,7 +25,7 @@ def decoder_of(name: str, variant: bool, every: bool = False) -> Any:
     return ix.incremental(program, along, rows) if every else decoder
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -> None:

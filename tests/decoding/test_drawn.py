@@ -15,7 +15,7 @@ import indexical as ix
 from indexical.run import calling
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(200))
 def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
     """None of them is refused: each hears its own position and earlier ones alone."""
@@ -37,7 +37,7 @@ def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
     check(decoder, arrays, pieces(6, seed % 7), "reference" if seed % 10 == 4 else None)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("seed", range(300))
 def test_any_program_is_decoded_rightly_or_refused(seed: int) -> None:
     case = random_case(seed)

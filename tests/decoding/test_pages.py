@@ -30,7 +30,7 @@ def pool_of(decode: Any) -> Any:
     return pool
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -> None:
@@ -49,7 +49,7 @@ def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -
     check(decoder, arrays, pieces(length, seed), "reference" if seed == 1 else None)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("seed", range(60))
 def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
     draw = np.random.default_rng(seed)
