@@ -120,14 +120,18 @@ def _waits(run: Callable[[], Any]) -> str | None:
     would find out too, but one that ends early leaves PyTorch unable to draw random numbers on the device."""
     cuda = tensors.load_torch().cuda
     before = cuda.get_sync_debug_mode()
-    cuda.set_sync_debug_mode("error")
-    try:
-        run()
-    except RuntimeError as problem:
-        return _first(problem)
-    finally:
-        cuda.set_sync_debug_mode(before)
-    return None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        # All threads share the mode: one that waits meanwhile is warned, and goes on.
+        cuda.set_sync_debug_mode("warn")
+        try:
+            run()
+        except RuntimeError as problem:
+            return _first(problem)
+        finally:
+            cuda.set_sync_debug_mode(before)
+    waits = any("called a synchronizing" in str(warning.message) for warning in said)
+    return "it waits for the device, or copies to it" if waits else None
 
 
 def _settle() -> None:
