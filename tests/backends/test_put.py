@@ -67,6 +67,7 @@ def numbers(given: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
     return {name: array.numpy() for name, array in given.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("name", [*SPELLINGS, *OTHERS])
 def test_values_and_gradients_are_those_of_the_relation(name: str, absent: bool) -> None:

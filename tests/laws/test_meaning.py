@@ -59,6 +59,7 @@ def test_a_call_computes_what_the_program_says(case: Case) -> None:
 OPEN = frozenset((329,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("hundred", range(4))
 def test_a_call_computes_what_a_larger_program_says(hundred: int) -> None:
     """The same law for programs that use more of the language at once. `random_case(seed)` gives one again."""

@@ -52,6 +52,7 @@ def test_damaged_programs_that_use_everything(case: Case, changes: list[Edit]) -
     check(damaged(case.text, changes))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", [text for text in corpus() if "IX" not in text], ids=lambda text: text[:30])
 def test_the_programs_to_damage_are_sound(text: str) -> None:
     """Damage to what is broken anyhow would show little."""

@@ -65,6 +65,7 @@ def with_gradients(program: ix.Program, arrays: list[Any], **options: Any) -> li
     return [out.detach(), *torch.autograd.grad(out, leaves, arriving, allow_unused=True, materialize_grads=True)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*SPELLINGS, *PLAIN])
 def test_it_is_what_is_written(name: str) -> None:
     program = compiled({**SPELLINGS, **PLAIN}[name])
