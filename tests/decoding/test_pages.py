@@ -230,7 +230,7 @@ def too_far(first: int, count: int, **more: Any) -> Any:
         ("there are no pages of which a pool", lambda: made("softmax", pages=None, pool=3)),
         ("a pool of 0 pages", lambda: made("softmax", pool=0)),
         (NOTHING, lambda: made("recurrence")),
-        ("all 3 pages are held but 0, and 9 more", lambda: too_far(4, 9, pool=3)),
+        ("of 3 pages are free, and ", lambda: too_far(4, 9, pool=3)),
         ("`table` has 10 positions, and these are 11", lambda: too_far(7, 4)),
         ("room for 8 positions, and these are 9", lambda: made("softmax", capacity=8).prefill(X)),
         ("`x` has any number of leading coordinates", lambda: ix.incremental(LEADING, "i", pages=4)),
@@ -243,3 +243,15 @@ def too_far(first: int, count: int, **more: Any) -> Any:
 def test_mistakes_are_findings(words: str, call: Any) -> None:
     with pytest.raises(ix.CallError, match=words):
         call()
+
+
+def test_pages_of_a_state_that_is_gone_are_free_at_once() -> None:
+    decode = ix.incremental(HEAD + PROGRAMS["softmax"], "i", pages=4, pool=6, table=TABLE)
+    gc.disable()
+    try:
+        for _ in range(3):
+            state, _ = decode.prefill(X[:, :7])
+            state, _ = decode.step(X[:, 7:8], state)
+            del state
+    finally:
+        gc.enable()

@@ -114,7 +114,7 @@ def test_a_page_is_copied_only_where_another_state_has_its_rows(monkeypatch: pyt
 def test_room_that_is_full_is_refused_and_let_go_of() -> None:
     draw = random.Random(0)
     state = started(1, 4, most=3).longer([9], draw)
-    with pytest.raises(ix.CallError, match="all 3 pages are held but 0, and 1 more are needed"):
+    with pytest.raises(ix.CallError, match="0 of 3 pages are free, and 1 are needed"):
         state.longer([4], draw)
     state.check()
     state = state.shorter([2])

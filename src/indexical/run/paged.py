@@ -15,10 +15,16 @@ from .pool import Pool, Rows
 from .stores import Store
 
 
+_USUAL = "pages of 16 positions are usual"
+
+
 def check_pages(size: int | None, most: int | None) -> None:
     """Refuse pages that hold nothing, and a pool of none."""
+    for name, value in (("pages", size), ("pool", most)):
+        if value is not None and type(value) is not int:
+            raise _refusal(f"`{name}` is a whole number from 1 on, not {value!r:.40}", _USUAL)
     if size is not None and size < 1:
-        raise _refusal(f"a page cannot hold {size} positions", "pages of 16 positions are usual")
+        raise _refusal(f"a page cannot hold {size} positions", _USUAL)
     if most is not None and (size is None or most < 1):
         message = "there are no pages of which a pool could have some" if size is None else f"a pool of {most} pages"
         raise _refusal(message, "`pages=16, pool=4096`: pages of 16 positions, 4096 of them")

@@ -70,7 +70,7 @@ class Pool:
         self._collect()
         if count > len(self._free):
             if self.most is not None:
-                message = f"all {self.most} pages are held but {len(self._free)}, and {count} more are needed"
+                message = f"{len(self._free)} of {self.most} pages are free, and {count} are needed"
                 help = "let go of states that are not needed any more, or give a larger `pool=`"
                 raise CallError([Diagnostic("IX515", message, help=help)])
             pages = max(2 * self.pages, self.pages + count - len(self._free), _LEAST_PAGES)

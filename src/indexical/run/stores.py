@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from weakref import ref
 
 from ..transform.memory import Memory
 from .growing import rows_of, shares, taken, with_room, written
@@ -17,6 +18,10 @@ def most_rows(reach: int) -> int:
     return 2 * (reach + SPARE) + 1
 
 
+def _nobody() -> None:
+    return None
+
+
 class Store:
     """The arrays that grow. `tip` is the state that may be written behind; states have had `most` positions. Those
     with a window begin at position `first`, and reach so many positions back: when they are full, rows that nothing
@@ -27,11 +32,21 @@ class Store:
         self.arrays: list[Any] = []
         self.views: list[Any] = []
         self.cuts: list[tuple[int, ...]] = []
-        self.tip: object = None
+        self._tip: Callable[[], object] = _nobody
         self.most = 0
         self.first = 0
         self._fits: int | None = None
         self.room = 0
+
+    @property
+    def tip(self) -> object:
+        """The state that may be written behind. It has the store: that the store keeps it too would hold the memory of
+        both until the garbage collector comes."""
+        return self._tip()
+
+    @tip.setter
+    def tip(self, state: object) -> None:
+        self._tip = _nobody if state is None else ref(state)
 
     @property
     def nbytes(self) -> int:
