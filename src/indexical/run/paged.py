@@ -14,7 +14,6 @@ from .growing import shares
 from .pool import Pool, Rows
 from .stores import Store
 
-
 _USUAL = "pages of 16 positions are usual"
 
 
