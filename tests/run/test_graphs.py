@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from indexical.run.graphs import _waits  # noqa: E402
+from indexical.run.graphs import Places, _waits  # noqa: E402
 
 
 @pytest.fixture
@@ -34,5 +34,30 @@ def test_a_step_that_waits_is_found(modes: list[object]) -> None:
 
     assert _waits(lambda: None) is None
     assert _waits(wait) == "it waits for the device, or copies to it"
+
+    def fail_without_a_word() -> None:
+        raise RuntimeError
+
     assert _waits(fail) == "not this"
-    assert modes == ["warn", 0] * 3
+    assert _waits(fail_without_a_word) == "RuntimeError"
+    assert modes == ["warn", 0] * 4
+
+
+def test_places_have_what_the_state_has_that_is_stepped_from() -> None:
+    class Held:
+        def __init__(self, at: int) -> None:
+            self._tails = (torch.full((2,), float(at)),)
+            self._at = torch.tensor([at])
+
+        def _before(self) -> object:
+            return self._at
+
+    first, second = Held(3), Held(7)
+    places = Places(torch.tensor([0]), (torch.zeros(2),))
+    for state in (first, second, first):
+        places.hold(state)  # type: ignore[arg-type]
+        assert (int(places.at), places.tails[0].tolist()) == (int(state._at), [float(state._at)] * 2)
+    places.state = lambda: first
+    places.at.fill_(4)  # As a replay leaves it, where the state has what is there.
+    places.hold(first)  # type: ignore[arg-type]
+    assert int(places.at) == 4

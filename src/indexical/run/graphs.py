@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from weakref import ref
 
 from ..records import dataclass
 from . import tensors
@@ -27,11 +28,11 @@ class Places:
 
     at: Any
     tails: tuple[Any, ...]
-    state: object = None
+    state: Callable[[], object] | None = None  # A weak reference: the state has the room, and the room has this.
 
     def hold(self, state: State) -> None:
         """Have what a state has."""
-        if self.state is not state:
+        if self.state is None or self.state() is not state:
             self.at.copy_(state._before())
             for own, tail in zip(self.tails, state._tails, strict=True):
                 own.copy_(tail)
@@ -54,6 +55,18 @@ def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tup
         return None
     if room.tip is not state or (not room.arrays and not state._tails):
         return None
+    torch = tensors.load_torch()
+    # A graph is of one device, which need not be the current one: what runs on another is not captured.
+    device, *others = {value.device for value in (*new.values(), *room.arrays, *state._tails)}
+    if others:
+        return None
+    with torch.cuda.device(device):
+        return _replayed(decoder, new, state, room, count)
+
+
+def _replayed(
+    decoder: Any, new: dict[str, Any], state: State, room: Room, count: int
+) -> tuple[State, tuple[Any, ...]] | None:
     key = tuple((value.shape, value.dtype, value.device) for value in new.values())
     found = room.graphs.get(key, 0)
     if found is None:
@@ -74,7 +87,7 @@ def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tup
     lengths = tuple(length + count for length in state.lengths)
     outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths, room.room))
     after = state._but(lengths, None, tuple(tail.clone() for tail in room.places.tails))
-    room.places.state = after
+    room.places.state = ref(after)
     return after, outputs
 
 
@@ -152,7 +165,7 @@ def _first(problem: BaseException) -> str:
     """The problem that came first: the end of a capture that failed fails too."""
     while problem.__context__ is not None:
         problem = problem.__context__
-    return str(problem).splitlines()[0]
+    return (str(problem) or type(problem).__name__).splitlines()[0]
 
 
 def _is_on_gpu(value: Any) -> bool:

@@ -56,7 +56,8 @@ class State:
     @property
     def nbytes(self) -> int:
         """The bytes of what is kept, with the room that there is for more."""
-        return self._store.nbytes + sum(int(tail.nbytes) for tail in self._tails)
+        earlier = () if self._latest is None else (*self._latest.tails, *self._latest.new.values())
+        return self._store.nbytes + sum(int(array.nbytes) for array in (*self._tails, *earlier))
 
     def _check(self) -> None:
         cuts = self._store.cuts[self._born :]
