@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from random import Random
+from typing import Any
+
+import numpy as np
+import torch
 
 HEAD = "space batch(b), position(i, j, k), model(m, n), feature(d);"
 INPUTS = ["input x[b, i, m];", "input w[n, m];", "input a[m];", "input label[b, i] : i64;"]
@@ -94,3 +98,15 @@ def drawn(seed: int) -> str:
 
 def _renamed(text: str, names: dict[str, str]) -> str:
     return re.sub(r"\b(i|j|k|m)\b", lambda match: names[match[0]], text)
+
+
+def arrays_of(seed: int) -> dict[str, Any]:
+    """Arrays for the inputs of a program that is drawn, of PyTorch where the seed is odd."""
+    draw = np.random.default_rng(seed)
+    arrays = {
+        "x": draw.normal(size=(2, 6, 3)),
+        "w": draw.normal(size=(3, 3)),
+        "a": draw.normal(size=3),
+        "label": draw.integers(0, 2, (2, 6)),
+    }
+    return {name: torch.tensor(array) for name, array in arrays.items()} if seed % 2 else arrays

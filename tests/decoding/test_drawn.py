@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-import numpy as np
 import pytest
-import torch
-from tests.decoding.drawn import drawn
+from tests.decoding.drawn import arrays_of, drawn
 from tests.decoding.law import check, pieces
 from tests.laws.programs import random_case
 
@@ -20,16 +18,9 @@ from indexical.run import calling
 def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
     """None of them is refused: each hears its own position and earlier ones alone."""
     program = ix.compile(drawn(seed))
-    draw = np.random.default_rng(seed)
-    arrays = {
-        "x": draw.normal(size=(2, 6, 3)),
-        "w": draw.normal(size=(3, 3)),
-        "a": draw.normal(size=3),
-        "label": draw.integers(0, 2, (2, 6)),
-    }
+    arrays = arrays_of(seed)
     held = {}
     if seed % 2:
-        arrays = {name: torch.tensor(array) for name, array in arrays.items()}
         held = {name: arrays[name] for name in ("w", "a") if seed % 4 == 1 and name in program.inputs}
     # Where steps are alike, the second has a function of its own already.
     with patch.object(calling, "_FIRST_SIZED", 1):

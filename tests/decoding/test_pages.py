@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.decoding import catalogue
-from tests.decoding.drawn import drawn
+from tests.decoding.drawn import arrays_of, drawn
 from tests.decoding.law import check, pieces
 from tests.decoding.test_decoding import CASES
 from tests.decoding.test_rooms import HEAD, LENGTHS, PROGRAMS, TABLE, X, alone
@@ -52,15 +52,7 @@ def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("seed", range(60))
 def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    arrays = {
-        "x": draw.normal(size=(2, 6, 3)),
-        "w": draw.normal(size=(3, 3)),
-        "a": draw.normal(size=3),
-        "label": draw.integers(0, 2, (2, 6)),
-    }
-    if seed % 2:
-        arrays = {name: torch.tensor(array) for name, array in arrays.items()}
+    arrays = arrays_of(seed)
     try:
         decoder = ix.incremental(drawn(seed), along="position", pages=1 + seed % 4)
     except ix.CallError as refusal:

@@ -72,17 +72,28 @@ def put_rows(array: Any, axis: int, first: Any, count: int, rows: Any) -> Any:
     return array
 
 
-def wholes_like(numbers: Sequence[int], arrays: Iterable[Any]) -> Any:
+def wholes_like(numbers: Any, arrays: Iterable[Any]) -> Any:
     """Whole numbers, in the library and on the device of these arrays."""
+    wholes = np.array(numbers, np.int64)
     for array in arrays:
         if tensors.is_tensor(array):
-            torch = tensors.load_torch()
-            return torch.tensor(list(numbers), dtype=torch.int64, device=array.device)
+            return tensors.load_torch().as_tensor(wholes, device=array.device)
         if jax_arrays.is_jax(array):
             import jax.numpy as jnp
 
-            return jnp.array(list(numbers))
-    return np.array(list(numbers), np.int64)
+            return jnp.asarray(wholes)
+    return wholes
+
+
+def filled(array: Any, shape: Sequence[int], value: float) -> Any:
+    """An array of this shape with one number everywhere, in the library, on the device and in the dtype of another."""
+    if tensors.is_tensor(array):
+        return array.new_full(shape, value)
+    if jax_arrays.is_jax(array):
+        import jax.numpy as jnp
+
+        return jnp.full(shape, value, array.dtype)
+    return np.full(shape, value, array.dtype)
 
 
 def shares(array: Any, own: Any) -> bool:
@@ -164,13 +175,7 @@ def beside(array: Any, axis: int, count: int, value: float = 0) -> Any:
     """So many rows of zeros, or of another number, to be joined with an array along an axis."""
     shape = list(array.shape)
     shape[axis] = count
-    if tensors.is_tensor(array):
-        return array.new_full(shape, value)
-    if jax_arrays.is_jax(array):
-        import jax.numpy as jnp
-
-        return jnp.full(shape, value, array.dtype)
-    return np.full(shape, value, array.dtype)
+    return filled(array, shape, value)
 
 
 def joined(arrays: tuple[Any, ...], axis: int) -> Any:

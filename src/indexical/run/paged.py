@@ -9,8 +9,8 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
 from ..transform.memory import Memory, Paging
-from . import jax_arrays, tensors
-from .growing import shares
+from . import tensors
+from .growing import shares, wholes_like
 from .pool import Pool, Rows
 from .stores import Store
 
@@ -98,8 +98,8 @@ class Paged(Store):
         positions = ready.lengths[:, None] + np.arange(count)
         places = np.stack((np.take_along_axis(ready.table, positions // paging.size, 1), positions % paging.size))
         if self._table[0] is not ready.table:
-            self._table = ready.table, _like(self._pools.table(ready), arrays[0])
-        page, slot = _like(places if paging.sequences else places[:, 0], arrays[0])
+            self._table = ready.table, wholes_like(self._pools.table(ready), arrays)
+        page, slot = wholes_like(places if paging.sequences else places[:, 0], arrays)
         found = {memory.past: array for memory, array in zip(self.memories, arrays, strict=True)}
         return {**found, paging.table: self._table[1], paging.page: page, paging.slot: slot}
 
@@ -150,14 +150,3 @@ def _order(rank: int, axes: tuple[int, ...], to: tuple[int, ...]) -> list[int]:
     for place, axis in sorted(zip(to, moved, strict=True)):
         order.insert(place, axis)
     return order
-
-
-def _like(wholes: Any, array: Any) -> Any:
-    """Whole numbers in the library and on the device of an array."""
-    if tensors.is_tensor(array):
-        return tensors.load_torch().as_tensor(wholes, device=array.device)
-    if jax_arrays.is_jax(array):
-        import jax.numpy as jnp
-
-        return jnp.asarray(wholes)
-    return wholes

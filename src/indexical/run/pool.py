@@ -11,7 +11,7 @@ import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
 from . import jax_arrays, tensors
-from .growing import filling
+from .growing import filled, filling
 
 # The pages that a pool has at least, when it is first made.
 _LEAST_PAGES = 16
@@ -221,14 +221,7 @@ class Rows:
 
 
 def _pages_like(array: Any, pages: int, size: int) -> Any:
-    shape = (pages, size, *array.shape[2:])
-    if tensors.is_tensor(array):
-        return array.new_full(shape, filling(array))
-    if jax_arrays.is_jax(array):
-        import jax.numpy as jnp
-
-        return jnp.full(shape, filling(array), array.dtype)
-    return np.full(shape, filling(array), array.dtype)
+    return filled(array, (pages, size, *array.shape[2:]), filling(array))
 
 
 def _enlarged(array: Any, pages: int) -> Any:
