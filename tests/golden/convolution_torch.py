@@ -6,13 +6,6 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
-def windows(x, axis, count, length, step, dilation=1):
-    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
-    if count == 0 or length == 0:
-        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
-    return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
-
-
 def padded(x, places):
     """x from one place up to another along some axes, with zeros where it has no such place."""
     for axis, (first, beyond) in places.items():
@@ -48,6 +41,13 @@ def convolved(x, w, counts, steps, dilations):
     weight = getattr(torch.nn.grad, f"{name}_weight")
     out = weight(x, (g * o, n, *counts), w, stride=dilations, dilation=steps, groups=g)
     return out.unflatten(0, (g, o)).transpose(1, 2)
+
+
+def windows(x, axis, count, length, step, dilation=1):
+    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
+    if count == 0 or length == 0:
+        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
+    return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
 
 
 def program(image, kernel, bias):

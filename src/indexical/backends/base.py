@@ -286,8 +286,8 @@ class Text:
         """A small function that stands above the emitted one."""
         if name not in self.helpers:
             self.helpers[name] = self.dialect.helpers[name]
-            for other in ("check", "check_places", "take", "scattered"):
-                if f"    {other}(" in self.helpers[name] or f"return {other}(" in self.helpers[name]:
+            for other in re.findall(r"(?<!def )(?<![.\w])\w+(?=\()", self.helpers[name]):
+                if other in self.dialect.helpers:
                     self.helper(other)
         return name
 

@@ -121,7 +121,6 @@ def convolution(
     low: Lowering, shifted: ir.Read, plan: list[AxisIndex], other: ir.Read, roles: Roles, inner: Scope, scope: Scope
 ) -> Value:
     """One call of PyTorch's, its axes named and in order."""
-    low.text.helper("windows")
     stored = low.stored[shifted.tensor]
     base = Value(Name(stored.variable), (), "real", stored.dtype, stored.python)
     # Of an axis that is shifted, the name is that of what survives.

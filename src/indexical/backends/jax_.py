@@ -278,7 +278,6 @@ class Jax(NumPy):
         return code
 
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
-        text.helper("scan")
         text.helper(name)
 
     def running(self, op: str, value: Value, axis: int, text: Text) -> Node:

@@ -30,7 +30,6 @@ def among_first(low: Lowering, expr: ir.Map, scope: Scope) -> Value | None:
     low.tell(f"the {limit} largest along `{order.coordinate}`, and not all ranks")
     given, axes = normalizers.compared(low, order, scope)
     guarded = "guarded_" if len(given) > 1 else ""
-    _top(low, guarded)
     at = axes.index(order.coordinate) - len(axes)
     return Value(call(low.text.helper(f"{guarded}among_first"), *given, limit, at), axes, "bool", "bool")
 
@@ -55,16 +54,9 @@ def placed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     low.tell(f"the places of the {limit} largest along `{order.coordinate}`")
     inner = binding.bind(low, expr.ranges, scope)
     given, axes = normalizers.compared(low, order, inner)
-    helper = _top(low, "guarded_" if len(given) > 1 else "")
+    helper = low.text.helper("guarded_top" if len(given) > 1 else "top")
     at = axes.index(order.coordinate)
     found = Value(
         call(helper, *given, limit, at - len(axes)), (*axes[:at], turn, *axes[at + 1 :]), "whole", "i64"
     )
     return permuted(found, scope.sort(found.axes), low.text)
-
-
-def _top(low: Lowering, guarded: str) -> str:
-    """The helper that finds the largest numbers, with what it needs."""
-    if low.text.dialect.selects_largest:
-        low.text.helper("guarded_top")
-    return low.text.helper(f"{guarded}top")

@@ -35,10 +35,15 @@ def learns(*arrays):
             return True
     return False
 ''',
+    "captured": '''
+def captured(x):
+    """Whether x goes into a CUDA graph, or whoever calls does not want to wait for the device: nobody looks at x."""
+    return x.is_cuda and (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() > 0)
+''',
     "check": '''
 def check(failed, code, message):
     """Refuse where a test fails somewhere; in a graph of `torch.compile` or of CUDA, the graph asserts it."""
-    if torch.compiler.is_compiling() or (failed.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if torch.compiler.is_compiling() or captured(failed):
         torch._assert_async(~failed.any(), message)
     elif failed.any():
         raise Refused(code, message)
@@ -298,7 +303,7 @@ def take(x, axis, places):
     "take_checked": '''
 def take_checked(x, axis, places, message):
     """The same, of places that may not be there. On a CPU, and in a CUDA graph, the library looks at each anyway."""
-    if places.is_cuda and not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing():
+    if not torch.compiler.is_compiling() and captured(places):
         return take(x, axis, places)
     if not places.is_cpu or torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         check_places(places, x.shape[axis], message)

@@ -39,7 +39,7 @@ def sigmoid(x):
 '''
 _SILU = '''
 def silu(x):
-    """x · sigmoid(x)."""
+    """x times its sigmoid."""
     small = np.exp(-np.abs(x))
     return x * (np.where(x >= 0, 1, small) / (1 + small))
 '''

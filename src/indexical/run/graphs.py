@@ -9,6 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -103,8 +105,10 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count
         values = {**own, **room.rows(at, count), **state._tails_by_input(tails)}
         return tuple(decoder._stepped(state._fixed, values, at, state._backend))
 
-    # It is run as it is first, and writes the rows that are to be written: where it waits, nothing is captured.
-    reason = _waits(lambda: step(state._before(), state._tails))
+    # It is run as it is first, and writes the rows that are to be written: where it waits, nothing is captured. The
+    # first time may wait for what is made once and kept.
+    run = partial(step, state._before(), state._tails)
+    reason = _waits(run) and _waits(run)
     graph = torch.cuda.CUDAGraph()
     try:
         if reason is None:
@@ -143,8 +147,10 @@ def _waits(run: Callable[[], Any]) -> str | None:
             return _first(problem)
         finally:
             cuda.set_sync_debug_mode(before)
-    waits = any("called a synchronizing" in str(warning.message) for warning in said)
-    return "it waits for the device, or copies to it" if waits else None
+    for warning in said:
+        if "called a synchronizing" in str(warning.message):
+            return f"it waits for the device, or copies to it ({Path(warning.filename).name}, line {warning.lineno})"
+    return None
 
 
 def _settle() -> None:
