@@ -24,9 +24,9 @@ from .run.calling import Caller
 from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.paged import Paged, Pools
-from .run.ragged import Ragged, assembled, check_lengths, first_pass, step_each
+from .run.ragged import Ragged, assembled, first_pass, lengths_of, step_each
 from .run.repeated import Repeated
-from .run.rooms import Room, check_room, first_pass_in_room, tables_in_room, without_room
+from .run.rooms import Room, check_capacity, check_room, first_pass_in_room, tables_in_room, without_room
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split
@@ -144,6 +144,7 @@ class Decoder:
 
         `lengths` are those of the sequences of a batch, where they differ: what stands behind the end of one is not
         looked at, and its outputs there are 0."""
+        check_capacity(capacity)
         names = tuple(name for name in self.program.inputs if name not in self._weights)
         given = {**self._layouts.of(self._weights), **self._named(names, arrays, named)}
         missing = [name for name in self.program.inputs if name not in given]
@@ -156,7 +157,7 @@ class Decoder:
             state, found = self._prefill(given, capacity, backend)
             return state, self._packed(found)
         batch = self._batch(None)
-        check_lengths(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
+        lengths = lengths_of(lengths, np.shape(given[self.inputs[0]])[batch[self.inputs[0]]], self._length(given))
         along = dict(self._counted)
         parts, outputs = first_pass(lambda call: self._prefill(call, capacity, backend), given, lengths, batch, along)
         return Ragged(parts, None), self._packed(self._assembled(outputs, [rows for _, rows in parts], batch))
@@ -231,6 +232,8 @@ class Decoder:
         if state is None and arrays and isinstance(arrays[-1], State | Ragged):
             *rest, state = arrays
             arrays = tuple(rest)
+        if not isinstance(state, State | Ragged):
+            raise error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
         given = self._named(self.inputs, arrays, named) if named or len(arrays) != len(self.inputs) else None
         new = dict(zip(self.inputs, arrays, strict=True)) if given is None else given
         if isinstance(state, Ragged):
@@ -240,9 +243,9 @@ class Decoder:
         result, found = self._one_step(new, state)
         return result, self._packed(found)
 
-    def _one_step(self, new: dict[str, Any], state: State | None) -> tuple[State, Any]:
-        if not isinstance(state, State) or state._decoder is not self:
-            raise error("IX515", "a step needs the state of a `prefill` or of a step before", "`step(x, state)`")
+    def _one_step(self, new: dict[str, Any], state: State) -> tuple[State, Any]:
+        if state._decoder is not self:
+            raise error("IX515", "this state is of another decoder", "step from the states of this decoder's `prefill`")
         count = self._length(new)
         state._check()
         check_room(self, state.length + count)

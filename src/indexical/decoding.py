@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import signature
 from typing import Any, Literal
 
 from .api import Program
 from .bound import laid_out_for_rows, with_floats
 from .calculus import Told, known_program
+from .checker.names import suggest
 from .decoder import Decoder, error, stepping_of
 from .diagnostics import CallError, Diagnostic
 from .run.paged import check_pages
+from .run.rooms import check_capacity
+from .source import Span
 from .transform.causality import split
 from .transform.paged import Unpaged
 from .transform.positions import Unsplit
@@ -55,11 +59,12 @@ def incremental(
     known = known_program(program)
     for name in weights:
         if name not in known.inputs:
-            raise error("IX501", f"no input is called `{name}`", f"this program takes {', '.join(known.inputs)}")
+            close, _ = suggest(name, (*known.inputs, *signature(incremental).parameters), Span(known.ir.source, 0, 0))
+            taken = f"this program takes {', '.join(known.inputs)}"
+            raise error("IX501", f"no input is called `{name}`", close or taken)
     if keep not in (None, "bf16", "i8"):
         raise error("IX515", f"what is kept cannot be held as `{keep}`", "`bf16` and `i8` can be chosen")
-    if capacity is not None and (type(capacity) is not int or capacity < 1):
-        raise error("IX515", f"`capacity` is a whole number from 1 on, not {capacity!r:.40}", None)
+    check_capacity(capacity)
     check_pages(pages, pool)
     known, weights = with_floats(known, weights)
     wanted = known.wanted(outputs)

@@ -145,6 +145,8 @@ def test_shapes_never_change() -> None:
         ("2 lengths for 3 sequences", lambda d: d.prefill(X, lengths=[1, 2])),
         ("has no first 10", lambda d: d.prefill(X, lengths=[1, 2, 10])),
         ("cannot go back to 5", lambda d: d.prefill(X, lengths=[4, 8, 9])[0].back_to([5, 8, 9])),
+        ("lengths are given as whole numbers", lambda d: d.prefill(X, lengths=[[1, 2, 3]])),
+        ("positions are given as whole numbers", lambda d: d.prefill(X)[0].back_to(2.5)),
         ("a whole number from 1 on", lambda d: ix.incremental(HEAD + PROGRAMS["softmax"], "i", capacity=0)),
         (
             "`table` has 10 positions, and there is to be room for 11",

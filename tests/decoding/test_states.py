@@ -78,6 +78,34 @@ def test_going_back_gives_up_what_comes_after(case: Any) -> None:
     same(out, full[:, 5:])
 
 
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ("positions are given as whole numbers", lambda decode, x, state: state.back_to("one")),
+        ("positions are given as whole numbers", lambda decode, x, state: state.back_to(1.5)),
+        ("3 lengths for 2 sequences", lambda decode, x, state: state.back_to([1, 1, 1])),
+        ("lengths are given as whole numbers", lambda decode, x, state: state.back_to([1.5, 2])),
+        ("lengths are given as whole numbers", lambda decode, x, state: decode.prefill(x, lengths=3)),
+        ("1 lengths for 2 sequences", lambda decode, x, state: decode.prefill(x, lengths=[2, 1])[0].back_to([1])),
+        ("sequences are given as whole numbers", lambda decode, x, state: state.reorder("ab")),
+        ("sequences are given as whole numbers", lambda decode, x, state: state.reorder(0)),
+        ("`capacity` is a whole number from 1 on", lambda decode, x, state: decode.prefill(x, capacity="8")),
+        ("a step needs the state", lambda decode, x, state: decode.step(x[:, :1], None)),
+        ("of another decoder", lambda decode, x, state: ix.incremental(decode.program, "i").step(x, state)),
+        ("did you mean `capacity`", lambda decode, x, state: ix.incremental(decode.program, "i", capasity=8)),
+    ],
+)
+def test_what_is_no_number_or_no_state_is_refused(case: Any, words: str, call: Any) -> None:
+    decode, x, _ = case
+    with pytest.raises(ix.CallError, match=words):
+        call(decode, x, decode.prefill(x[:, :3])[0])
+
+
+def test_one_length_is_for_all_sequences(case: Any) -> None:
+    decode, x, _ = case
+    assert decode.prefill(x, lengths=[4, 3])[0].back_to(2).lengths == (2, 2)
+
+
 def test_arrays_grow(case: Any) -> None:
     decode, x, _ = case
     long = x[:, [n % 8 for n in range(150)]]

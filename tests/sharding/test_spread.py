@@ -203,11 +203,32 @@ def test_a_way_back_can_be_taken_twice_if_it_is_kept() -> None:
         ({"a": 2, "b": 2}, {"i": "a", "j": "b"}, "`i` and `j` are of one space"),
         ({"context": 0}, {"i": "context"}, "the dimension `context` has 0 ranks"),
         ({"context": 2}, {"i": "context", "timeout": "5"}, "a timeout of '5' is no number of seconds"),
+        ({}, {"i": "context"}, "it has none"),
+        ({"context": 2}, {"i": "context", "balanced": 3}, "the mesh has no dimension `3`"),
+        ({"context": 2}, {"i": "context", "balenced": "context"}, "did you mean `balanced`?"),
     ],
 )
 def test_what_cannot_be_split_is_refused(mesh: object, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ix.CallError, match="IX515") as found:
         ix.shard(ix.compile(ATTENTION), mesh, **options)
+    assert words in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda spread: spread.plan(i="3"), "`i='3'` is no size"),
+        (lambda spread: spread.plan(i=2.5), "`i=2.5` is no size"),
+        (lambda spread: spread.plan(i=-1), "`i=-1` is no size"),
+        (lambda spread: spread.plan(i=10**30), "too many for this machine"),
+        (lambda spread: spread.plan(i=4, dtype="f8"), "reals have no dtype `f8`"),
+        (lambda spread: spread.plan(i=4).relation(9), "this plan has no unit 9"),
+        (lambda spread: spread.plan(i=4).relation(1, (5,)), r"the mesh has no block (5,)"),
+    ],
+)
+def test_plans_of_what_is_not_there_are_refused(ask: Any, words: str) -> None:
+    with pytest.raises(ix.CallError) as found:
+        ask(ix.shard(ix.compile(ATTENTION), {"context": 2}, i="context"))
     assert words in str(found.value)
 
 

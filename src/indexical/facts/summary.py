@@ -83,8 +83,9 @@ class Facts:
     def cost(self, sizes: Mapping[str, int]) -> Cost:
         """Multiply-adds and elements moved; with figures where all sizes of a definition are given."""
         known = {axis.coordinate.name for tensor in self._view.program.inputs for axis in tensor.axes}
-        for name, size in sizes.items():
-            if name not in known or size < 0:
+        given: Mapping[str, Any] = sizes  # Whatever was passed, not only what may be.
+        for name, size in given.items():
+            if name not in known or not isinstance(size, int) or size < 0:
                 words = f"`{name}={size}`: sizes are whole numbers, for {', '.join(sorted(known)) or 'no coordinate'}"
                 help, _ = suggest(name, known, Span(self._view.program.source, 0, 0))
                 raise CallError([Diagnostic("IX501", words, help=help)])

@@ -4,6 +4,7 @@ own."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,9 @@ class Ragged:
                 parts.append((state.reorder(local, along=self._along), tuple(here)))
         return Ragged(parts, self._along)
 
-    def back_to(self, lengths: Sequence[int]) -> Ragged:
-        """The state in which each sequence has its first positions, so many."""
+    def back_to(self, lengths: Any) -> Ragged:
+        """The state in which each sequence has its first positions, so many: a number for each, or one for all."""
+        lengths = lengths_of(lengths if np.ndim(lengths) else [lengths] * len(self.lengths), len(self.lengths))
         parts = []
         for state, rows in self._parts:
             parts += [(part, tuple(rows[n] for n in own)) for part, own in _shorter(state, self._along, lengths, rows)]
@@ -55,7 +57,7 @@ class Ragged:
 
 def places(indices: Any, count: int | None) -> list[int]:
     """Sequences by their numbers, of which there are so many."""
-    found = [int(index) for index in indices]
+    found = whole_numbers(indices, "sequences")
     wrong = [place for place in found if place < 0 or (count is not None and place >= count)]
     if wrong:
         message = f"there is no sequence {wrong[0]}"
@@ -65,6 +67,7 @@ def places(indices: Any, count: int | None) -> list[int]:
 
 def shorter(state: Any, lengths: Sequence[int], along: str | None) -> Ragged:
     """The state in which each sequence has its own number of positions."""
+    lengths = lengths_of(lengths, state._count(state._decoder._batch(along)))
     return Ragged(_shorter(state, along, lengths, range(len(lengths))), along)
 
 
@@ -72,7 +75,7 @@ def _shorter(state: Any, along: str | None, lengths: Sequence[int], rows: Sequen
     """Parts of a state by their new lengths, with the rows that each has of it."""
     return [
         (state.reorder(own, along=along).back_to(length), tuple(own))
-        for length, own in _by_length([int(lengths[row]) for row in rows]).items()
+        for length, own in _by_length([lengths[row] for row in rows]).items()
     ]
 
 
@@ -134,10 +137,20 @@ def assembled(values: Sequence[Any], places: Sequence[Place], batch: int, along:
     return taken(joined(tuple(padded), batch), batch, [int(row) for row in order])
 
 
-def check_lengths(lengths: Sequence[int], sequences: int, most: int) -> None:
-    """Refuse lengths that sequences of so many positions do not have."""
-    if len(lengths) != sequences:
-        raise CallError([Diagnostic("IX515", f"{len(lengths)} lengths for {sequences} sequences")])
-    wrong = [int(length) for length in lengths if not 0 <= int(length) <= most]
+def whole_numbers(values: Any, what: str) -> list[int]:
+    """The whole numbers that stand for sequences, or for their lengths; anything else is refused."""
+    try:
+        return [index(value) for value in values]
+    except TypeError:
+        raise CallError([Diagnostic("IX515", f"{what} are given as whole numbers, not as {values!r:.40}")]) from None
+
+
+def lengths_of(lengths: Any, sequences: int | None, most: int | None = None) -> tuple[int, ...]:
+    """The lengths of so many sequences; those that sequences of at most so many positions do not have are refused."""
+    found = tuple(whole_numbers(lengths, "lengths"))
+    if sequences is not None and len(found) != sequences:
+        raise CallError([Diagnostic("IX515", f"{len(found)} lengths for {sequences} sequences")])
+    wrong = [length for length in found if most is not None and not 0 <= length <= most]
     if wrong:
         raise CallError([Diagnostic("IX515", f"a sequence of {most} positions has no first {wrong[0]}")])
+    return found

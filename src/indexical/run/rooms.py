@@ -23,7 +23,7 @@ from .growing import (
     with_last_repeated,
     written,
 )
-from .ragged import assembled, check_lengths, first_pass
+from .ragged import assembled, first_pass, lengths_of
 from .stores import Store
 
 Lengths = tuple[int, ...]
@@ -121,8 +121,7 @@ def first_pass_in_room(
         return decoder._first_state(kept, given, (positions,) * count, None, backend), decoder._packed(found)
     check_apart(decoder)
     batch = decoder._sequences
-    own = tuple(map(int, lengths))
-    check_lengths(own, _count(decoder, given), positions)
+    own = lengths_of(lengths, _count(decoder, given), positions)
     longest = max(own, default=0)
     check_room(decoder, longest)
     if decoder._split.ends:
@@ -201,6 +200,12 @@ def tables_in_room(decoder: Any, given: Mapping[str, Any], length: int, room: in
             behind = beside(given[name], axis, room - count, filling(given[name]))
             found[name] = joined((given[name], behind), axis)
     return found
+
+
+def check_capacity(capacity: Any) -> None:
+    """Refuse a room that is no number of positions."""
+    if capacity is not None and (type(capacity) is not int or capacity < 1):
+        raise _refusal(f"`capacity` is a whole number from 1 on, not {capacity!r:.40}")
 
 
 def check_room(decoder: Any, length: int) -> None:

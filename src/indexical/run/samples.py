@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.types import NUMPY_NAMES, STORED_ONLY, Coordinate, Dtype
 from ..records import dataclass
 
 DEFAULT_SIZE = 3
+
+# The points of an array whose bytes NumPy can still count, though it has none of them in memory.
+_COUNTED = 2**59
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +51,19 @@ def stand_ins(program: ir.Program, chosen: Mapping[str, int], dtype: Dtype) -> t
         usual = dtype if tensor.kind == "real" else "i64" if tensor.kind == "whole" else "bool"
         zero = np.zeros((), NUMPY_NAMES[tensor.dtype or usual])
         one = {"bool": True, "whole": 1, "real": 1.0}[tensor.kind]
-        arrays[tensor.name] = np.broadcast_to(zero, _shape(tensor, sizes, {})) if tensor.axes else one
+        arrays[tensor.name] = np.broadcast_to(zero, _shape(tensor, sizes, {}, _COUNTED)) if tensor.axes else one
     return Sample(arrays, names), assumed
 
 
 def _sizes(
-    program: ir.Program, given: Mapping[str, Any], chosen: Mapping[str, int]
+    program: ir.Program, given: Mapping[str, Any], chosen: Mapping[str, Any]
 ) -> tuple[dict[Coordinate, int], tuple[str, ...], dict[str, int]]:
     """The size of every coordinate, their names, and which had to be assumed. One without a size takes that of
     another of its space, so that `i=6` also sizes the keys."""
+    for name, size in chosen.items():
+        if not isinstance(size, int) or size < 0:
+            message = f"`{name}={size!r:.40}` is no size: sizes are whole numbers from 0 on"
+            raise CallError([Diagnostic("IX515", message)])
     sizes: dict[Coordinate, int] = {}
     assumed: dict[str, int] = {}
     for tensor in program.inputs:
@@ -81,19 +90,27 @@ def _sizes(
     return sizes, names, assumed
 
 
-def _shape(tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any], most: int) -> tuple[int, ...]:
+    """The shape of an input; one of more points than `most` is refused."""
+
     def lookup(leaf: ir.Size | ir.Read) -> int:
         if isinstance(leaf, ir.Size):
             return sizes[leaf.coordinate]
         return int(given.get(leaf.tensor, 1))
 
-    return tuple(max(0, whole.value(axis.extent, lookup)) for axis in tensor.axes if not axis.coordinate.rest)
+    shape = tuple(max(0, whole.value(axis.extent, lookup)) for axis in tensor.axes if not axis.coordinate.rest)
+    if prod(shape) > most:
+        message = f"`{tensor.name}` would have {prod(shape):,} points, too many for this machine"
+        raise CallError([Diagnostic("IX507", message, (Label(tensor.span),), help="choose smaller sizes")])
+    return shape
 
 
 def _draw(
     tensor: ir.Input, sizes: Mapping[Coordinate, int], given: Mapping[str, Any], generator: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    shape = _shape(tensor, sizes, given)
+    from .kernel import MEMORY  # Plans need none of what a call needs.
+
+    shape = _shape(tensor, sizes, given, MEMORY // 8)
     if tensor.kind == "bool":
         return generator.random(shape) < 0.5
     if tensor.kind == "whole":

@@ -9,7 +9,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic
 from ..records import dataclass
 from .growing import copied, rounded, rows_of, taken
-from .ragged import check_lengths, places, shorter
+from .ragged import lengths_of, places, shorter, whole_numbers
 from .rooms import check_apart
 from .stores import SPARE, Store
 
@@ -111,18 +111,27 @@ class State:
     def _but(self, lengths: tuple[int, ...], at: Any, tails: tuple[Any, ...], store: Store | None = None) -> State:
         return State(self._decoder, store or self._store, lengths, at, tails, self._fixed, self._backend)
 
+    def _by_tensor(self, tails: tuple[Any, ...]) -> dict[str, Any]:
+        """The rows that are handed on from step to step, by their tensors."""
+        names = [memory.tensor for memory in self._decoder._memories if memory.rows is not None]
+        return dict(zip(names, tails, strict=True))
+
+    def _count(self, axes: dict[str, int]) -> int | None:
+        """The number of sequences along these axes; None where nothing that is kept has them."""
+        if axes == self._decoder._sequences:
+            return len(self.lengths)
+        grown = [memory.tensor for memory in self._store.memories]
+        arrays = [*zip(grown, self._store.arrays, strict=False), *self._by_tensor(self._tails).items()]
+        arrays += self._fixed.items()
+        return next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None)
+
     def reorder(self, indices: Any, along: str | None = None) -> State:
         """The state of these sequences: the first is the one at the first index, and so on, as beams ask for. They are
         told apart by the first coordinate before the positions, or that called `along`."""
         self._check()
         axes = self._decoder._batch(along)
-        kept = [memory.tensor for memory in self._decoder._memories if memory.rows is not None]
-        tails = list(zip(kept, self._tails, strict=True))
         apart = axes == self._decoder._sequences
-        grown = [memory.tensor for memory in self._store.memories]
-        arrays = [*zip(grown, self._store.arrays, strict=False), *tails, *self._fixed.items()]
-        there = next((np.shape(array)[axes[name]] for name, array in arrays if name in axes), None)
-        rows = places(indices, len(self.lengths) if apart else there)
+        rows = places(indices, self._count(axes))
         lengths = tuple(self.lengths[row] for row in rows) if apart else self.lengths
         store = self._store.reordered(axes, rows)
         store.clear(lengths)
@@ -131,11 +140,12 @@ class State:
             return {name: taken(value, axes[name], rows) if name in axes else value for name, value in arrays.items()}
 
         at = self._decoder._before(lengths, (self._before(),))
-        after = State(self._decoder, store, lengths, at, (*of(dict(tails)).values(),), of(self._fixed), self._backend)
+        tails = tuple(of(self._by_tensor(self._tails)).values())
+        after = State(self._decoder, store, lengths, at, tails, of(self._fixed), self._backend)
         if self._latest is not None:
             before = tuple(self._latest.lengths[row] for row in rows) if apart else self._latest.lengths
-            ends = dict(zip(kept, self._latest.tails, strict=True))
-            after._latest = Latest(before, (*of(ends).values(),), of(self._latest.new))
+            ends = tuple(of(self._by_tensor(self._latest.tails)).values())
+            after._latest = Latest(before, ends, of(self._latest.new))
         return after
 
     def back_to(self, length: Any) -> Any:
@@ -144,11 +154,11 @@ class State:
         self._check()
         if np.ndim(length) and not self._decoder._is_data:
             return shorter(self, length, None)
-        lengths = (length,) * len(self.lengths)
         if np.ndim(length):
             check_apart(self._decoder)
-            check_lengths(length, len(self.lengths), self.length)
-            lengths = tuple(map(int, length))
+            lengths = lengths_of(length, len(self.lengths), self.length)
+        else:
+            lengths = (*whole_numbers([length], "positions"),) * len(self.lengths)
         wrong = [pair for pair in zip(self.lengths, lengths, strict=True) if not 0 <= pair[1] <= pair[0]]
         if wrong:
             raise _refusal("a state of {} positions cannot go back to {}".format(*wrong[0]))

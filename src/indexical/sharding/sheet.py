@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from ..diagnostics import CallError, Diagnostic
 from ..ir.types import Dtype
 from ..records import dataclass
 from ..views.source import spelled, unwritten
@@ -39,9 +40,14 @@ class SpreadPlan:
 
     def relation(self, unit: int, block: Block | None = None) -> str:
         """The program that a block computes in a unit, as text; the first block where none is said."""
+        blocks = self.layout.mesh.everything
+        place = blocks[0] if block is None else block
+        if unit not in range(1, len(self.layout.units) + 1) or place not in blocks:
+            wrong = f"this plan has no unit {unit!r:.20}" if place in blocks else f"the mesh has no block {place!r:.40}"
+            help = f"units are 1 to {len(self.layout.units)}, blocks {blocks[0]} to {blocks[-1]}"
+            raise CallError([Diagnostic("IX515", wrong, help=help)])
         chosen = self.layout.units[unit - 1]
         programs = Programs(self.layout)
-        place = self.layout.mesh.everything[0] if block is None else block
         if chosen.ring is None:
             return spelled(unwritten(programs.of_unit(chosen, place)[0]._program, "local"))
         keys = chosen.ring.keys[self.layout.mesh.place(place, chosen.ring.dimension)]

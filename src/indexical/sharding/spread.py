@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from inspect import signature
 from typing import Any
 
 from ..api import Program, compile
+from ..checker.names import suggest
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
-from ..ir.types import Dtype
+from ..ir.types import KIND_OF, Dtype
 from ..plan.dtypes import definition_dtypes
 from ..run.bind import Bound, bind
 from ..run.samples import stand_ins
+from ..source import Span
 from .mesh import Mesh
 from .moving import Carrier, dimensions_of, gathered, on_processes
 from .planning import lay_out
@@ -59,7 +62,8 @@ def shard(
     for name, ranks in dimensions.items():
         if not _is_between(ranks, 1, 1 << 20) or ranks != int(ranks):
             raise _error(f"the dimension `{name}` has {ranks!r:.40} ranks", "each dimension has at least one")
-    even = (balanced,) if isinstance(balanced, str) else tuple(balanced)
+    given: Any = balanced  # Whatever was passed, not only what may be.
+    even = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     used = tuple(name for name in dimensions if name in {*coordinates.values(), parameters})
     _check(known, dimensions, coordinates, (*even, *(() if parameters is None else (parameters,))))
     whole = Mesh(used, tuple(int(dimensions[name]) for name in used), frozenset(even) & frozenset(used))
@@ -82,14 +86,17 @@ def _check(
 ) -> None:
     for name in (*coordinates.values(), *others):
         if name not in dimensions:
-            raise _error(f"the mesh has no dimension `{name}`", f"it has {', '.join(f'`{d}`' for d in dimensions)}")
+            shown = ", ".join(f"`{each}`" for each in dimensions) or "none"
+            raise _error(f"the mesh has no dimension `{name}`", f"it has {shown}")
     kinds = Kinds(program._program)
     seen: dict[object, tuple[str, str]] = {}
     for name, dimension in coordinates.items():
         kind = kinds.named(program._program, name)
         if kind is None:
             letters = dict.fromkeys(a.coordinate.name for t in program._program.inputs for a in t.axes)
-            raise _error(f"`{name}` is no coordinate of this program", f"its inputs have {', '.join(letters)}")
+            close, _ = suggest(name, (*letters, *signature(shard).parameters), Span(program.ir.source, 0, 0))
+            help = close or f"its inputs have {', '.join(letters)}"
+            raise _error(f"`{name}` is no coordinate of this program", help)
         other, along = seen.setdefault(kind, (name, dimension))
         if along != dimension:
             raise _error(f"`{other}` and `{name}` are of one space, and cannot be split along two dimensions", None)
@@ -194,6 +201,9 @@ class Spread:
         if unknown:
             known = ", ".join(sorted(letters | scalars))
             raise _error(f"`{min(unknown)}` is no size of this program", f"its inputs have {known}")
+        if KIND_OF.get(dtype) != "real":
+            reals = [name for name, kind in KIND_OF.items() if kind == "real"]
+            raise _error(f"reals have no dtype `{dtype}`", f"choose from {', '.join(reals)}")
         arrays = stand_ins(program, {n: size for n, size in sizes.items() if n not in scalars}, dtype)[0].arrays
         for name in scalars & sizes.keys():
             arrays[name] = sizes[name]
