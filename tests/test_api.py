@@ -41,3 +41,15 @@ def test_a_text_that_only_mentions_a_file(text: str) -> None:
 @pytest.mark.parametrize("text", ["", " ", "//nothing"])
 def test_a_text_without_a_statement(text: str) -> None:
     assert ix.check(text) == []
+
+
+def test_a_plan_at_the_prompt_is_its_text() -> None:
+    plan = ix.compile("input x[i]; let y[i] = 2 * x[i];").plan([1.0])
+    assert repr(plan) == str(plan)
+    assert repr(plan).startswith("numpy on cpu")
+
+
+def test_a_public_name_that_is_misspelt_carries_what_python_needs_to_suggest_one() -> None:
+    with pytest.raises(AttributeError) as caught:
+        ix.incremantal  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("incremantal", ix)

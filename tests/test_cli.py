@@ -118,6 +118,11 @@ def test_figures_need_no_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["run", "FILE", "--input", "Q=nowhere.npy"], 2, "nowhere.npy cannot be loaded"),
         (["run", "FILE", "--input", "FILE"], 2, "cannot be loaded"),
         (["run", "FILE", "--random", "", "--save", "/nonexistent/x.npz"], 2, "cannot be written"),
+        (["run", "FILE", "--random", "i=1000000000000"], 1, "too many for this machine"),
+        (["run", "FILE", "--random", "", "--precision", "-3"], 2, "a number of digits is 0 or more"),
+        (["plan", "FILE", "--sizes", "i=99999999999999999999"], 1, "too many for this machine"),
+        (["plan", "FILE", "--backend", "numpy", "--device", "cuda"], 2, "only the torch backend has devices"),
+        (["accuracy", "FILE", "--random", "", "--device", "cuda"], 2, "only the torch backend has devices"),
     ],
 )
 def test_mistakes_of_the_command(

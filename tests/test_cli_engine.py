@@ -211,7 +211,7 @@ def test_run_saves_what_torch_computed(causal: str, torch: Any, tmp_path: Path) 
 def test_run_on_a_device_that_is_not_there(causal: str, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--random", "i=2,j=2,d=2,e=2"]
     assert main(["run", causal, *options, "--backend", "torch", "--device", "nowhere"]) == 1
-    assert "error[IX510]: the device `nowhere` is not there" in capsys.readouterr().err
+    assert "error[IX510]: no device is called `nowhere`" in capsys.readouterr().err
     for backend in ("numpy", "reference"):
         assert main(["run", causal, *options, "--backend", backend, "--device", "cuda"]) == 2
         assert "only the torch backend has devices" in capsys.readouterr().err

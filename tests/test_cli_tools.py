@@ -235,6 +235,17 @@ def test_names_that_are_not_there_are_suggested(
     assert meant in err
 
 
+def test_a_file_is_not_suggested_for_its_ending(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean" not in printed(capsys, "check", "nope.ix")[2]
+
+
+def test_a_folder_without_programs_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "inner").mkdir()
+    status, out, err = printed(capsys, "check", "inner")
+    assert (status, out) == (0, "")
+    assert "nothing to check" in err
+
+
 MISSPELT: dict[str, Callable[[], object]] = {
     "did you mean `softmax`?": lambda: ix.compile("input x[row]; let y[row] = sofmax[row](x[row]);"),
     "did you mean `sum`?": lambda: ix.compile("input x[row]; let y = summ[row](x[row]);"),
@@ -247,6 +258,7 @@ MISSPELT: dict[str, Callable[[], object]] = {
     "did you mean `total`?": lambda: PROGRAM.cost()["totl"],
     "did you mean `tot`?": lambda: ix.exact("let tot = 1;")["tott"],
     "did you mean `d1`?": lambda: PROGRAM.cost(dd1=3),
+    "`row` is a coordinate": lambda: PROGRAM.plan(row=3),
     "did you mean `row`?": lambda: ix.show(PROGRAM, [[1.0]], labels={"rwo": ["a"]}),
 }
 PROGRAM = ix.compile(

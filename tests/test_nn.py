@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -170,6 +171,8 @@ def test_parameters_that_do_not_fit() -> None:
     assert "`W`" in str(error)
     error = refused(nn.Module(LINEAR, {"W": (2, 2), "c": (3,)}), torch.ones(1, 2))
     assert [found.code for found in error.diagnostics] == ["IX304"]
+    for wrong in (["W"], {"W": 3}, {"W": "ab"}, {"W": (2, -1)}, {"W": (2, 2.5)}, {"W": np.ones((2, 2))}):
+        assert [found.code for found in refused(nn.Module, LINEAR, wrong).diagnostics] == ["IX515"]
     for name in ("forward", "program", "training", "float"):
         text = f"input {name}[i], x[i]; let y[i] = {name}[i] * x[i];"
         assert [found.code for found in refused(nn.Module, text, {name: (2,)}).diagnostics] == ["IX501"]

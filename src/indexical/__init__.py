@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # With the name and the module, Python says which name was meant.
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message, name=name, obj=sys.modules[__name__])
     home = import_module(f".{_HOMES[name]}", __name__)
     if _HOMES[name] == "api":
         home.Program.displayed = _displayed

@@ -36,7 +36,12 @@ class Module(torch.nn.Module):
         self.memory = memory if memory is None else limit_of(memory)
         self.program = program if isinstance(program, Program) else compile(program)
         self.outputs = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
-        for name, value in parameters.items():
+        given: Any = parameters  # Whatever was passed, not only what may be.
+        if not isinstance(given, Mapping):
+            message = f"parameters are given by name, and not as {type(given).__name__}"
+            mend = 'pass a mapping of tensors or shapes: `{"W": (64, 64)}`'
+            raise CallError([Diagnostic("IX515", message, help=mend)])
+        for name, value in given.items():
             if name not in self.program.inputs:
                 help, _ = suggest(name, self.program.inputs, Span(self.program.ir.source, 0, 0))
                 taken = ", ".join(self.program.inputs)
@@ -45,7 +50,7 @@ class Module(torch.nn.Module):
             if hasattr(self, name) or name in ("given", "asked"):
                 message = f"a parameter cannot be called `{name}`: a module has something of that name"
                 raise CallError([Diagnostic("IX501", message, help="call the input something else")])
-            setattr(self, name, _parameter(value))
+            setattr(self, name, _parameter(name, value))
         self.given = tuple(name for name in self.program.inputs if name in parameters)
         self.asked = tuple(name for name in self.program.inputs if name not in parameters)
 
@@ -88,12 +93,19 @@ class Module(torch.nn.Module):
         return f"{', '.join(self.asked)} -> {shown}"
 
 
-def _parameter(value: Tensor | tuple[int, ...]) -> Tensor:
+def _parameter(name: str, value: Any) -> Tensor:
+    """The parameter for an input: a tensor as it is, or random numbers of a shape."""
     if isinstance(value, torch.nn.Parameter | torch.nn.Buffer):
         return value
     if isinstance(value, Tensor):
         return torch.nn.Parameter(value) if value.is_floating_point() else torch.nn.Buffer(value)
-    shape = tuple(value)
+    try:
+        shape = torch.Size(value)
+    except TypeError:
+        shape = None
+    if shape is None or min(shape, default=0) < 0:
+        message = f"the parameter `{name}` is a tensor, or a shape like `(64, 64)`, and not {value!r:.40}"
+        raise CallError([Diagnostic("IX515", message)])
     fan = 1
     for size in shape[:-1]:
         fan *= size

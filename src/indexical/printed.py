@@ -73,8 +73,6 @@ class PageVerification(Sheet):
     def __str__(self) -> str:
         return "\n\n".join([*map(render, self.diagnostics), self.summary])
 
-    __repr__ = __str__
-
     @property
     def summary(self) -> str:
         if not self.figures and not self.findings:

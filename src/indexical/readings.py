@@ -196,8 +196,6 @@ class TraceSheet(Sheet):
         with explained():
             return show_trace(self._tracer, self.trace, self.depth)
 
-    __repr__ = __str__
-
     def to_json(self) -> dict[str, Any]:
         with explained():
             return trace_json(self._tracer, self.trace, self.depth)
@@ -221,8 +219,6 @@ class StepList(Sheet):
 
     def __str__(self) -> str:
         return show_steps(self.results, self.steps)
-
-    __repr__ = __str__
 
     def to_json(self) -> dict[str, Any]:
         return steps_json(self.results, self.steps)
@@ -350,8 +346,6 @@ class Verification(Sheet):
     def __str__(self) -> str:
         return show_claims(self.claims)
 
-    __repr__ = __str__
-
     def to_json(self) -> dict[str, Any]:
         return claims_json(self.claims, bool(self))
 
@@ -394,8 +388,6 @@ class AccuracySheet(Sheet):
 
     def __str__(self) -> str:
         return show_accuracy(self.outputs, self.backend)
-
-    __repr__ = __str__
 
     def to_json(self) -> dict[str, Any]:
         return accuracy_json(self.outputs, self.backend)

@@ -28,7 +28,10 @@ def check_command(options: Namespace) -> int:
 def check_files(options: Namespace) -> int:
     found: list[Diagnostic] = []
     changes = False
-    for file in files_in(options.files):
+    files = list(files_in(options.files))
+    if not files:
+        print("ix: nothing to check: no .ix file, and no Python file that has programs", file=sys.stderr)
+    for file in files:
         if (options.fix or options.diff) and file != "-":
             from .mending import mend_file
 

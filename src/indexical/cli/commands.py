@@ -14,7 +14,7 @@ from ..views.facts import facts_json, show_facts
 from ..views.text import show_json, show_output
 from .findings import print_diagnostics
 from .inputs import check_names, drawn_arrays, given_arrays, save
-from .words import Usage, names_in, sizes_in, text_of, write
+from .words import Usage, check_device, names_in, sizes_in, text_of, write
 
 if TYPE_CHECKING:
     from ..views.plan import PlanSheet
@@ -28,11 +28,12 @@ def run_command(options: Namespace) -> int:
     arrays = given_arrays(program, options.input)
     if options.random is not None:
         arrays.update(drawn_arrays(program, arrays, options))
+    if options.precision < 0:
+        raise Usage(f"--precision {options.precision}: a number of digits is 0 or more")
     wanted = names_in(options.outputs) or program.outputs
+    check_device(options)
     if options.backend == "torch":
         arrays = to_tensors(arrays, options.device)
-    elif options.device:
-        raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
     values = program(outputs=wanted, backend=options.backend, memory=options.memory, **arrays)
     found = {name: to_numpy(array_of(value)) for name, value in zip(wanted, values, strict=True)}
     if options.save:
@@ -71,11 +72,12 @@ def emit_command(options: Namespace) -> int:
 def _imagined(options: Namespace) -> tuple[PlanSheet, str]:
     """The plan and the module for sizes that are only named."""
     program = compile(text_of(options.file))
+    check_device(options)
     sizes = sizes_in(options.sizes, "--sizes")
     arrays, _ = stand_ins(program.ir, sizes, options.dtype)
     check_names(sizes, arrays, "--sizes")
-    device = options.device if options.backend == "torch" else "cpu"
     wanted, recompute = names_in(options.outputs), not options.keep
+    device = options.device or "cpu"
     return program.imagine(
         arrays.arrays, options.dtype, options.backend, device, wanted, options.isolate, recompute, options.memory
     )

@@ -101,7 +101,7 @@ ON_PROGRAMS = (
     Command(
         "emit",
         "commands:emit_command",
-        "write the program as plain NumPy or PyTorch source",
+        "write the program as plain NumPy, PyTorch or JAX source",
         "Write the emitted module: one function `program`, which runs without Indexical.",
         "example: ix emit attention.ix --backend torch -o attention.py",
         (

@@ -63,7 +63,7 @@ DEVICE = given("--device NAME", "of the torch backend: cpu, cuda, … (default: 
 FORMAT = given("--format", "for people, or for editors and CI", default="text", choices=("text", "json"))
 IMAGINED_SIZES = given("--sizes SIZES", "sizes like i=4096,d=64 (others: 3)", default="")
 EMITTED_BY = given("--backend", "what computes (default: torch)", default="torch", choices=EMITTED)
-EMITTED_FOR = given("--device", "of the torch backend: cpu, cuda, … (default: cpu)", default="cpu")
+EMITTED_FOR = given("--device", "of the torch backend: cpu, cuda, … (default: cpu)")
 DTYPE = given("--dtype", "of reals (default: f32)", default="f32", choices=("f16", "bf16", "f32", "f64"))
 ISOLATE = flag("--isolate", "keep NaN and infinity from those who may not hear them")
 KEEP = flag("--keep", "keep the weights that a derivative reads, rather than make them again tile by tile")

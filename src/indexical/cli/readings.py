@@ -19,7 +19,7 @@ from ..readings import accuracy, evaluated_exactly, traced, verify
 from ..run.tensors import to_tensors
 from ..views.exact import show_results
 from .inputs import drawn_arrays, given_arrays, load
-from .words import Usage, names_in, sizes_in, text_of, write
+from .words import Usage, check_device, names_in, sizes_in, text_of, write
 
 
 def exact_command(options: Namespace) -> int:
@@ -80,6 +80,7 @@ def accuracy_command(options: Namespace) -> int:
     if options.computed is None:
         if options.dtype:
             raise Usage("--dtype says what numbers --computed has")
+        check_device(options)
         given = to_tensors(arrays, options.device) if options.backend == "torch" else arrays
         found = accuracy(program, backend=options.backend, outputs=options.output, **given)
     else:

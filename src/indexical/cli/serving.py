@@ -18,5 +18,8 @@ def lsp_command(options: Namespace) -> int:
     if options.port is None:
         server.start_io()
     else:
-        server.start_tcp("127.0.0.1", options.port)
+        try:
+            server.start_tcp("127.0.0.1", options.port)
+        except (OSError, OverflowError) as problem:
+            raise Usage(f"--port {options.port}: {problem}") from None
     return 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,12 +22,10 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 def beside(path: str) -> str:
     """The same for a file that is not there, among those of its folder."""
-    folder, _, name = path.replace("\\", "/").rpartition("/")
-    try:
-        close = meant(name, os.listdir(folder or ".")) if not os.path.exists(path) else ""
-    except OSError:
-        return ""
-    return close.replace("`", f"`{folder}/", 1) if folder else close
+    from ..syntax.files import close_file
+
+    close = close_file(Path(path))
+    return f"; did you mean `{close}`?" if close else ""
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:
@@ -43,6 +41,12 @@ def sizes_in(text: str, option: str) -> dict[str, int]:
             raise Usage(f"{option} {part}: sizes look like i=6,d=4")
         sizes[name.strip()] = int(value)
     return sizes
+
+
+def check_device(options: Namespace) -> None:
+    """Refuse a device for a backend that has none."""
+    if options.device and options.backend != "torch":
+        raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
 
 
 def text_of(file: str) -> str | Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..api import Program, compile
 from .binding import Progress, bind
@@ -41,6 +42,9 @@ def load(place: str | os.PathLike[str], progress: Progress = lambda done, total:
         import torch  # noqa: F401
     except ImportError:
         raise missing_library("torch") from None
+    given: Any = place  # Whatever was passed, not only what may be.
+    if not isinstance(given, str | os.PathLike):
+        raise unreadable(f"a model is read from a path, and {given!r:.40} is none")
     checkpoint = open_checkpoint(Path(place))
     family_of(checkpoint)  # A model of another family is refused as such, whatever its tokenizer is.
     return assemble(checkpoint, words_of(checkpoint), progress)

@@ -83,6 +83,8 @@ def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, 
     for name, value in named.items():
         if name not in inputs:
             help, _ = suggest(name, (*inputs, *OPTIONS), _start(program))
+            if any(name == axis.coordinate.name for tensor in program.inputs for axis in tensor.axes):
+                help = f"`{name}` is a coordinate, and has the size of the arrays: pass {signature}"
             sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
         elif name in found:
             sink.report("IX501", f"`{name}` is given twice, by place and by name")

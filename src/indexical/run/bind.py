@@ -145,7 +145,8 @@ def _as_array(tensor: ir.Input, value: Any, sink: Sink) -> np.ndarray[Any, Any] 
         sink.report("IX504", message, Label(tensor.span), help=help)
         return None
     if array.dtype.kind not in "biuf":
-        kinds = {"O": type(value).__name__, "U": "text", "S": "text", "c": "complex numbers"}
+        objects = "an array of Python objects" if hasattr(value, "dtype") else type(value).__name__
+        kinds = {"O": objects, "U": "text", "S": "text", "c": "complex numbers"}
         shown = kinds.get(array.dtype.kind, f"an array of {array.dtype}")
         sink.report("IX504", f"`{tensor.name}` needs an array of numbers, and got {shown}", Label(tensor.span))
         return None

@@ -216,6 +216,7 @@ def to_tensors(arrays: Mapping[str, Any], device: str | None) -> dict[str, Any]:
         place = torch.device(device or "cpu")
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as problem:
+        check_device_name(device or "cpu")
         first = str(problem).splitlines()[0]
         raise CallError([Diagnostic("IX510", f"the device `{device}` is not there: {first}")]) from None
     return {name: _on(torch, value, place) for name, value in arrays.items()}

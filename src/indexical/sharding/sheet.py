@@ -8,6 +8,7 @@ from math import prod
 from ..diagnostics import CallError, Diagnostic
 from ..ir.types import Dtype
 from ..records import dataclass
+from ..views.fragment import Sheet
 from ..views.source import spelled, unwritten
 from .mesh import Mesh
 from .moving import Block
@@ -19,7 +20,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass
-class SpreadPlan:
+class SpreadPlan(Sheet):
     """The plan of a call on many machines; `print` it. `sent` has all that is sent, `memory` the bytes that each rank
     holds besides what a unit needs while it runs."""
 
@@ -69,6 +70,8 @@ class SpreadPlan:
         lines += ["", *self._totals()]
         lines += [f"cheaper: {line}" for line in self.cheaper]
         return "\n".join(lines) + "\n"
+
+    __repr__ = Sheet.__repr__
 
     def _homes(self) -> Iterator[str]:
         layout = self.layout

@@ -32,7 +32,7 @@ def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | No
     help = None
     if isinstance(text_or_path, str) and not name.endswith(".ix"):
         help = "a string without a `;` is the name of a file; each statement of a program ends with one"
-    close = _close(path)
+    close = close_file(path)
     if close is not None:
         help = f"did you mean `{close}`?"
     sink.report("IX108", f"`{path}` cannot be read: {reason}", help=help)
@@ -49,16 +49,17 @@ def is_python(text_or_path: str | os.PathLike[str]) -> bool:
     return text.endswith(".py") or (bool(colon) and name.isidentifier())
 
 
-def _close(path: Path) -> Path | None:
-    """The file that was probably meant by one that is not there."""
+def close_file(path: Path) -> Path | None:
+    """The file that was probably meant by one that is not there: of the same kind, and called much like it."""
     try:
         if path.exists():
             return None
-        like = [each.name for each in path.parent.iterdir() if each.suffix == (path.suffix or ".ix")]
-        found = get_close_matches(path.name, like, 1)
+        suffix = path.suffix or ".ix"
+        like = [each.stem for each in path.parent.iterdir() if each.suffix == suffix]
+        found = get_close_matches(path.stem, like, 1)
+        return path.with_name(found[0] + suffix) if found else None
     except (OSError, ValueError):
         return None
-    return path.with_name(found[0]) if found else None
 
 
 def _is_file_name(text: str) -> bool:

@@ -22,5 +22,8 @@ class Sheet:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         return text_html(str(self))
