@@ -44,11 +44,13 @@ copybutton_prompt_is_regexp = True
 # The pages, as the side lists them.
 PARTS = {
     "Start": ("getting-started", "tour", "language", "catalogue"),
-    "Use": ("engine", "derivatives", "training", "audit", "read", "models", "patterns", "editors"),
-    "See and prove": ("page", "exact", "broken-attention"),
+    "Use": ("python", "engine", "derivatives", "training", "scale", "language-models", "editors", "builds"),
+    "See and prove": ("page", "lessons", "exact", "patterns", "models"),
+    "Code of others": ("audit", "read", "broken-attention"),
     "More": ("benchmarks", "adding-a-lint"),
 }
 _LIVE = re.compile(r"^<!-- live: (?P<file>\S+) -->$", re.MULTILINE)
+_NAMED = re.compile(r"^```(?P<kind>ix|python) (?P<file>[^\s#]+)$", re.MULTILINE)
 
 
 def toctrees() -> str:
@@ -66,13 +68,15 @@ def toctrees() -> str:
 
 
 def read(app: Any, name: str, source: list[str]) -> None:
-    """Add the contents to the first page, and live pages where a page asks for them; a lesson is one."""
+    """Add the contents to the first page, live pages where a page asks for them (a lesson is one), and above a text
+    that is a file the name of that file, by which the texts after it call it."""
     if name == root_doc:
         source[0] += "\n" + toctrees()
     if name.startswith("examples/lessons/"):
         source[0] = source[0].partition("\n")[0] + f"\n\n<!-- live: {name}.md -->\n"
     up = "../" * name.count("/")
     source[0] = _LIVE.sub(lambda found: _frame(app, found["file"], up), source[0])
+    source[0] = _NAMED.sub(r"```{code-block} \g<kind>\n:caption: \g<file>\n", source[0])
 
 
 def _frame(app: Any, file: str, up: str) -> str:
