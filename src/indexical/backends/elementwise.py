@@ -169,7 +169,8 @@ def logic(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
 
 
 def cast(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
-    """To whole: truncated toward zero, where that fits. To real: rounded as the dtype rounds."""
+    """A value in another dtype: a whole one is truncated toward zero, where that fits, a real one rounded as the dtype
+    rounds."""
     dtype: Dtype = expr.op[3:]  # type: ignore[assignment]
     value = low.value(expr.arguments[0], scope)
     if expr.type.kind == "bool" or value.dtype == dtype:

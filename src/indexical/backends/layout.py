@@ -264,7 +264,7 @@ def _is_fresh(code: Node) -> bool:
 
 
 def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
-    """With short names for the steps that stayed: `scores`, `scores_2`, …"""
+    """The statements with short names for the steps that stayed: `scores`, `scores_2`, …"""
     known = taken | {word for statement in statements for word in statement.words}
     known |= {statement.target for statement in statements if statement.kind != "comment"}
     found: dict[str, str] = {}

@@ -55,7 +55,7 @@ class NumPy:
         return call(f"{self.module}.{name}", *arguments, **keywords)
 
     def spelling(self, row: Function) -> Spelling:
-        """Its column of the table of functions."""
+        """The column of this library in the table of functions."""
         return row.numpy
 
     def dtype(self, dtype: Dtype) -> Node:

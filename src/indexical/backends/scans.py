@@ -100,8 +100,8 @@ def scan_order(low: Lowering, let: ir.Let, scan: Scan) -> tuple[int, ...] | None
 
 
 def reach_of(low: Lowering, let: ir.Let, clause: ir.Clause, scan: Scan) -> tuple[int | None, int | None]:
-    """From which step to which a clause goes, counted from where the scan starts; None for the end, and for what
-    is not known."""
+    """The first step of a clause and the one behind its last, counted from where the scan starts; None for the end,
+    and for what is not known."""
     extent = low.prover.polynomial(let.axes[scan.axis].extent)
     slot = clause.slots[scan.axis]
     if isinstance(slot, ir.Coord):

@@ -63,11 +63,11 @@ class Function:
         return self.opening.used | self.body.used
 
     def statements(self, head: Block) -> list[Statement]:
-        """Its body, with some statements ahead."""
+        """The body of the function, with some statements ahead."""
         return arranged([*head, *self.opening.statements, *self.body.statements], self.body.taken)
 
     def shown(self, statements: list[Statement]) -> str:
-        """Its text, with this body."""
+        """The text of the function, with this body."""
         first = f"def {self.name}({', '.join(self.parameters)}):"
         return "\n".join([first, f'    """{self.about}"""', *written(statements)])
 

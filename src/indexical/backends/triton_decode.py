@@ -280,7 +280,7 @@ def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool
 
 
 def _places(kernel: Kernel, indent: int, step: str) -> None:
-    """So many keys of this split, and which of them each row attends to."""
+    """Print the places of the next keys of this split, and which of them each row attends to."""
     kernel.printer.begin()
     kernel.add(
         indent,

@@ -111,6 +111,8 @@ class _Cut:
     # ------------------------------------------------------------------------- who is in
 
     def along(self, axis: int) -> tuple[ir.Program, Block] | str:
+        """The program in blocks of rows along an axis of the weights, and what is in a block; the reason where there is
+        none."""
         let = self.lets[self.weights]
         self.rows = let.axes[axis].extent
         self.inner, self.totals = {self.weights: axis}, set()
@@ -272,6 +274,7 @@ class _Cut:
         return any(not isinstance(read.indices[self.key], ir.Coord) for read in reads)
 
     def _fault(self, name: str) -> str | None:
+        """The reason why a definition cannot be computed for some rows alone; None where it can."""
         let = self.lets[name]
         clause = let.clauses[0]
         slot = clause.slots[self.inner[name]]

@@ -120,6 +120,8 @@ class _Search:
             self.changed[let.name] = _replaced(self.changed.get(let.name, let), total, read)
 
     def _described(self, found: _State, total: ir.Reduce, trail: Trail) -> tuple[ir.Let, Chunks]:
+        """The definition and the chunks for what a total asks of a carried state; `_Built` with the reason where there
+        are none."""
         state, scan = found.let, found.scan
         ranges = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
         if any(not isinstance(step, ir.Range) for step in trail) and not is_bare(total.body):

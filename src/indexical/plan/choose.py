@@ -422,6 +422,7 @@ def _attend(
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
 ) -> Step:
+    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)

@@ -303,7 +303,7 @@ def starts_at_zero(lets: Mapping[str, ir.Let], read: ir.Read) -> bool:
 
 
 def extent_read(length: ir.Expr, highest: ir.Expr) -> ir.Expr:
-    """So many places as there are, and as are read."""
+    """The number of places that are read, and no more than there are."""
     beyond = _plus(highest, 1)
     if beyond == length:
         return length

@@ -90,6 +90,7 @@ def relaxed(value: Form, weights: Weights, algebra: Algebra) -> Form:
 
 
 def _relaxed(term: Product, weights: Weights, algebra: Algebra) -> Form:
+    """The product without the conditions that its weights imply, in its groups and sums too."""
     if _is_relaxed(term, weights):
         return form(((1, term),))
     conditions = dict(term.conditions)

@@ -49,6 +49,8 @@ class _Search:
         return True
 
     def _spread(self, name: str) -> bool:
+        """Find the axis of keys in one definition and in what it reads; False where there are several, or it is that
+        of the rows."""
         let = self.lets[name]
         slots = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]
         found = {slots[self.axes[name]]} if name in self.axes else set()

@@ -51,6 +51,7 @@ def _limits(algebra: Algebra, expr: ir.Reduce) -> list[tuple[str, str]]:
 
 
 def _outcome(algebra: Algebra, expr: ir.Expr, limits: tuple[str, str], depth: int) -> _Outcome:
+    """The value of an expression where the range between these limits has no points: 0, NaN, or something else."""
     def of(part: ir.Expr) -> _Outcome:
         return _outcome(algebra, part, limits, depth + 1)
 

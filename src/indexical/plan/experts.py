@@ -89,6 +89,7 @@ class _Search:
         return expr if guarded or trail is None else self.rewritten(expr, trail, let)
 
     def total(self, expr: ir.Reduce, trail: Trail, let: ir.Let) -> ir.Expr | None:
+        """The sum as a product with the matrices of a table that each row chooses; None where it is none of these."""
         factors = [self.opened(factor.expr) for factor in factors_of(expr.body, divided=False)]
         tables = [factor for factor in factors if _place(factor) is not None]
         if len(tables) != 1 or any(r.depends_on for r in expr.ranges):

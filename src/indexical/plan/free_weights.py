@@ -135,6 +135,7 @@ def _described(
     values: list[Factor],
     inlined: frozenset[str],
 ) -> Gathered | None:
+    """The gather of weights that nothing normalises; None where they are separable, and matrix products are better."""
     key = gather.coordinate
     scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
     whole = algebra.form(product_of(weights, total), scope)
@@ -252,6 +253,7 @@ def _causal(
     inlined: frozenset[str],
     name: Callable[[], str],
 ) -> Freed | None:
+    """The sum over earlier keys as chunks of matrix products; None where it is none."""
     scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
     body = total.body
     if len(total.ranges) > 1:

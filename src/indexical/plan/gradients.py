@@ -193,6 +193,7 @@ class _Search(Flowing):
             return "what it is made of grows too large when it is written out"
 
     def run(self) -> _Found | str:
+        """The program with the gradients as definitions, made of all that reads the softmax; or why there are none."""
         asked = [name for name in self.scene.wanted if name in self.pointwise - {self.name}]
         if asked:
             return f"`{asked[0]}` is asked for whole"
@@ -271,6 +272,9 @@ class _Search(Flowing):
         return definition(fresh_name(f"{self.name}_gathered", self.program.tensors), axes, body)
 
     def _described(self, let: ir.Let, step: Step, flow: Form, gather: Gather) -> _Forward | str:
+        """The attention whose gradient flows through the weights, and the two sides of its scores; the reason where
+        they
+        do not fit."""
         attend = step.attend
         assert attend is not None
         dot = attend.scores.dot

@@ -67,6 +67,7 @@ def _reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr, ...])
 
 
 def _plain_reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr, ...]) -> Reach:
+    """The reach of an expression by those of its parts, before a condition on the whole of it narrows it."""
     match expr:
         case ir.Const() | ir.Size() | ir.Read(_, ()):
             return Reach(expr, expr)

@@ -124,6 +124,7 @@ def _by_remainders(
     step: int,
     shift: Polynomial,
 ) -> Strided | None:
+    """The sum with its target split into quotient and remainder by a step, so that each remainder has its own terms."""
     span, summed = condition.span, range.coordinate
     taken = {c.name for part in walk(expr) for c in part.type.coordinates} | {c.name for c in expr.coordinates}
     names: list[Coordinate] = []

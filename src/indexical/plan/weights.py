@@ -110,6 +110,7 @@ def gather(algebra: Algebra, number: Number, term: Product, trail: Trail, writte
 
 
 def _match(site: _Site, total: Total) -> Gathered | str:
+    """The gather whose weights this total normalises, by the first coordinate that fits; the reason where none does."""
     if len(total.sum.binders) > 1:
         return "its weights are normalised over several coordinates at once"
     over = total.sum.binders[0]
@@ -191,6 +192,8 @@ def _described(
     values: list[tuple[Atom, Number]],
     sink: Form | None,
 ) -> Gathered:
+    """The parts of a gather: its score, guard and value, what stands beside it, and what it gives where it hears
+    nobody."""
     coordinate = key.coordinate
     guard = dict(share.conditions)
     key, bounds = widened(site.algebra, key, values)

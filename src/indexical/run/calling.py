@@ -193,6 +193,8 @@ class Caller:
         recompute: bool,
         memory: str | int | None,
     ) -> Any:
+        """The result of a call that is new: bound, run, and learned, so that the next one like it is found by its
+        signature."""
         self._is_transformed = transform_test()
         check_backend(backend, BACKENDS)
         program = self.engine.program

@@ -55,7 +55,7 @@ _UNCOMPUTABLE = (ArithmeticError, ValueError, TypeError, LookupError, RuntimeErr
 
 
 class _Undecided(Exception):
-    """It takes more than sizes to say."""
+    """A value that sizes alone do not decide."""
 
 
 @dataclass
@@ -114,6 +114,8 @@ class Decided:
         return self.keeps_arrays and value.device.type == "cpu" and value.numel() <= _POINTS
 
     def _value(self, node: ast.expr | None) -> Any:
+        """The value of an expression of emitted source, where sizes and what is known decide it; `_Undecided` where
+        not."""
         match node:
             case None:
                 return None
@@ -197,7 +199,8 @@ class Decided:
         raise _Undecided
 
     def _learns(self, arguments: list[ast.expr]) -> Any:
-        """Of arrays that require a gradient, it depends on whether gradients are on, which no guard asks."""
+        """Whether a gradient is recorded for arrays. Where one requires it, that depends on whether gradients are on,
+        which no guard asks."""
         arrays = [self.inputs.get(part.id) if isinstance(part, ast.Name) else None for part in arguments]
         if any(array is None or array.requires_grad for array in arrays):
             raise _Undecided

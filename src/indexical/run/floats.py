@@ -42,7 +42,7 @@ class Floats:
         return math.copysign(INFINITY, a) * math.copysign(1.0, b)
 
     def remainder(self, a: float, b: float) -> float:
-        """With the sign of `a`, as truncated division leaves it."""
+        """The remainder of `a` by `b`, with the sign of `a`, as truncated division leaves it."""
         return math.fmod(a, b) if b and math.isfinite(a) else NAN
 
     def power(self, a: float, b: float) -> float:

@@ -172,7 +172,7 @@ def _spread(table: Any, array: Any, batch: int, axis: int) -> Any:
 
 
 def beside(array: Any, axis: int, count: int, value: float = 0) -> Any:
-    """So many rows of zeros, or of another number, to be joined with an array along an axis."""
+    """Rows of zeros, or of another number, so many, to be joined with an array along an axis."""
     shape = list(array.shape)
     shape[axis] = count
     return filled(array, shape, value)

@@ -114,7 +114,7 @@ def _real(numbers: Numbers, function: Callable[..., Any], arguments: list[Stage]
 
 
 def _cast(numbers: Numbers, expr: ir.Map, argument: Stage, dtype: str) -> Stage:
-    """To whole: truncated toward zero. To real: rounded as the dtype rounds."""
+    """A number in another dtype: a whole one is truncated toward zero, a real one rounded as the dtype rounds."""
 
     def real(point: Point) -> Any:
         value = argument(point)

@@ -26,7 +26,7 @@ class Array:
         return math.prod(map(bound.extent, self.extents))
 
     def size(self, bound: Bound) -> int:
-        """Its size in bytes in a call; 0 where the sizes of coordinates do not determine it."""
+        """The size of the array in bytes in a call; 0 where the sizes of coordinates do not determine it."""
         try:
             return self.width * self.points(bound)
         except whole.Unknown:

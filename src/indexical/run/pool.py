@@ -125,7 +125,7 @@ class Rows:
 
     @staticmethod
     def none(pool: Pool, sequences: int) -> Rows:
-        """So many sequences without rows."""
+        """The rows of so many sequences that have none yet."""
         lengths = np.zeros(sequences, int)
         return Rows(pool, _Holding(pool, np.zeros((sequences, 0), int), lengths), lengths)
 
@@ -198,7 +198,8 @@ class Rows:
         return Rows(self.pool, self._held, self.lengths + counts)
 
     def put(self, counts: Any, rows: Sequence[Any]) -> Rows:
-        """With the first of these rows (sequence, position, …), so many, behind those that there are: there is room."""
+        """These rows with the first of new ones (sequence, position, …) behind them, so many of each sequence, for
+        which there is room."""
         for number, new in enumerate(rows):
             self.pool.put(number, self.table, self.lengths, counts, new)
         return self.behind(counts)

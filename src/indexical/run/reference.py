@@ -175,6 +175,7 @@ class Evaluation:
         return found[1]
 
     def stage(self, expr: ir.Expr) -> Stage:
+        """The function of a point that an expression is, compiled node by node."""
         match expr:
             case ir.Read():
                 return element(self, expr)

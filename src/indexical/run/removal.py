@@ -27,6 +27,7 @@ def removal(evaluation: Evaluation, expr: ir.Expr) -> Stage:
 
 
 def _looked_at(evaluation: Evaluation, expr: ir.Expr) -> Stage:
+    """The test whether a value is 0 because a point of it was removed, by the form of the expression."""
     match expr:
         case ir.Read():
             return _absence(evaluation, expr)

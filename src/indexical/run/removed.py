@@ -26,7 +26,8 @@ def from_zero(let: ir.Let, arrays: Arrays, sizes: Mapping[Coordinate, int]) -> A
 
 
 def removed_points(program: ir.Program, arrays: Arrays, sizes: Mapping[Coordinate, int]) -> dict[str, Array]:
-    """By definition, the points that a guard on coordinates and on what is known removes, and those made of them."""
+    """The points of each definition that a guard on coordinates and on what is known removes, and those made of
+    them."""
     found: dict[str, Array] = {}
     for order in program.order:
         for let in program.lets:

@@ -72,7 +72,7 @@ def _mean(evaluation: Evaluation, expr: ir.Reduce, values: list[Any], point: Poi
 
 
 def _product(evaluation: Evaluation, expr: ir.Reduce, values: list[Any], point: Point) -> Any:
-    """Of whole numbers, every step has to fit in 64 bits."""
+    """The product of values; of whole numbers, every step has to fit in 64 bits."""
     whole = expr.body.type.kind == "whole"
     result = 1 if whole else evaluation.numbers.number(1)
     for value in values:

@@ -96,6 +96,8 @@ class _Sizing(Decided):
         return [new for statement in statements for new in self.statement(statement)]
 
     def statement(self, statement: ast.stmt) -> Iterator[ast.stmt]:
+        """The statements that one statement becomes for known sizes: a branch that is decided, with views and sizes put
+        in."""
         match statement:
             case ast.Assign([ast.Name(target)], value):
                 self.assigned(statement, target, value)

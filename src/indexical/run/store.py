@@ -147,6 +147,7 @@ def exposure(folder: str) -> str | None:
 
 
 def _exposure_above(folder: str) -> str | None:
+    """The reason why a folder above this one is not safe from others; None where all of them are."""
     if not hasattr(os, "geteuid"):
         return "this system does not say who may write to a folder"
     above: list[str] = []

@@ -98,7 +98,7 @@ def _map(tracer: Tracer, expr: ir.Map, point: Point, show: Show, level: int) -> 
 
 
 def bracketed(text: str, level: int) -> str:
-    """In brackets where the text, as it stands, would be read otherwise at its place."""
+    """The text, in brackets where it would be read otherwise at its place."""
     loose = {LOOSE: "", FACTOR: "+-", TIGHT: "+-·/%", BASE: "+-·/%^√. "}[level]
     depth = 0
     for sign in text:

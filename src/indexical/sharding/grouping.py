@@ -24,6 +24,7 @@ class Grouping:
         self.key: dict[str, tuple[object, ...]] = {}
 
     def all(self) -> Iterator[Unit]:
+        """The units, in an order in which each comes after what it reads."""
         planner = self.planner
         groups: dict[tuple[object, ...], list[str]] = {}
         for item in planner.program.order:
@@ -68,6 +69,7 @@ class Grouping:
         return () if axis is None else self.planner.mesh.points(self.planner.extents[name][axis] or 0, dimension)
 
     def _unit(self, number: int, names: list[str]) -> Unit:
+        """The unit of these definitions, with the rows that it needs of others."""
         planner = self.planner
         inside = set(names)
         needs: dict[str, dict[str, Rows]] = {}

@@ -113,6 +113,8 @@ class Processes(Carrier):
         return self.device_mesh.get_group(dimension)
 
     def move(self, transfers: Sequence[Transfer], like: Any, dimension: str) -> Callable[[], list[Any]]:
+        """Send and receive what these transfers say; the function that is returned waits for it, and gives what
+        arrived."""
         import torch
         import torch.distributed as dist
 

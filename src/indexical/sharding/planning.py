@@ -89,6 +89,7 @@ class Planner:
         return Layout(self.program, self.mesh, homes, self.extents, units, frozenset(self.free))
 
     def _once(self, let: ir.Let) -> None:
+        """Choose along each dimension the way to compute a definition that sends the fewest bytes."""
         own = self.own_axes(let)
         made = all(read.tensor in self.free for read in reads_of(let))
         if made and not any(depends_on_data(e, self.lets) for c in let.clauses for e in (c.body, c.guard) if e):
@@ -143,6 +144,8 @@ class Planner:
         return True
 
     def _sum_options(self, let: ir.Let, dimension: str, own: Mapping[str, int]) -> Iterator[Cut]:
+        """The ways to compute a reduction in parts that are added up, along a dimension that cuts what it reduces
+        over."""
         clause = let.clauses[0]
         body = clause.body
         if let.kind == "whole" and isinstance(body, ir.Reduce) and body.op in ("max", "min"):

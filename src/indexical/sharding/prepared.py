@@ -147,6 +147,7 @@ class _Apart:
         return total
 
     def _normaliser(self, let: ir.Let, expr: ir.Normalize) -> ir.Expr:
+        """The softmax written out, with its maximum and its sum as definitions, which can be cut."""
         op, span = expr.op, expr.span
         expr = replace(expr, body=self.expression(let, expr.body))
         if op in _RUNNING:

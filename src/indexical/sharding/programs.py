@@ -142,6 +142,7 @@ class Programs:
         held: Mapping[str, Held],
         summed: Mapping[str, Mapping[Coordinate, Interval]],
     ) -> tuple[Program, tuple[str, ...]]:
+        """The program of a block, compiled, and the names of its inputs; blocks with the same program share it."""
         free = [let for let in cut.lets if let.name in self.layout.free]
         everything: dict[str, Held] = dict(held)
         own: dict[str, Held] = {}

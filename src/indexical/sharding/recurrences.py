@@ -48,6 +48,8 @@ def _cuts(
     own: Mapping[str, Mapping[str, int]],
     dimension: str,
 ) -> dict[str, Cut]:
+    """How the definitions of a recurrence are cut along a dimension: handed on, each its own part, or whole with the
+    reason."""
     axes = {name: own[name].get(dimension) for name in names}
     if not any(axis is not None for axis in axes.values()):
         return {name: Cut("whole") for name in names}

@@ -90,6 +90,7 @@ class Round:
         return self.run.run(program, names, given, (self.name,))
 
     def forward(self) -> None:
+        """Compute the attention in rounds: while a block of keys is heard, the next one is under way."""
         run = self.run
         outs: Values = {}
         totals: Values = {}
@@ -123,6 +124,7 @@ class Round:
         totals[block] = both
 
     def backward(self, outs: Values, totals: Values, rounds: list[dict[int, int]]) -> None:
+        """Let the keys go round once more, and return to each the gradient that its blocks of queries owe it."""
         run = self.run
         given = run.arrived(self.name)
         still = {n: {b: torch.zeros_like(x) for b, x in self.held[n].items()} for n in self.held if n in run.learned}

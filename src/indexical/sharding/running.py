@@ -56,6 +56,7 @@ class Run:
                 self._unit(unit)
 
     def _unit(self, unit: Unit) -> None:
+        """Compute a unit on every block of this process, and add up what is in parts; on the way back, the reverse."""
         held = self.held(unit)
         runs = {block: self._called(unit, block, held) for block in self.owned}
         names = self._names(unit)

@@ -28,6 +28,7 @@ class Kinds:
             self._definition(let, tensors)
 
     def _definition(self, let: ir.Let, tensors: Mapping[str, ir.Input | ir.Let]) -> None:
+        """Join the letters of a definition that are one axis: by its slots, its reads and the sizes of its ranges."""
         for number, axis in enumerate(let.axes):
             self._declared((let.name, number), axis.coordinate)
             for part in walk(axis.extent):

@@ -64,6 +64,7 @@ def _handed_back(
     held: Mapping[str, Values],
     runs: Mapping[Block, tuple[dict[str, Any], list[Any]]],
 ) -> None:
+    """Take the way back of a recurrence from the last block to the first, each with what later ones owe its state."""
     # What comes back from later blocks is added in place.
     given = {n: {b: x.clone() for b, x in run.arrived(n).items()} for n in unit.wanted if n in run.learned}
     leaves: dict[Block, dict[str, Any]] = {block: {} for block in run.owned}

@@ -31,7 +31,7 @@ def add_up(run: Run, unit: Unit) -> None:
 
 
 def _pass_back(run: Run, name: str) -> None:
-    """On the way back the parts of a sum have the cotangent of the whole."""
+    """Give each part of a sum, on the way back, the cotangent of the whole."""
 
     def back() -> None:
         run.give(part(name), frozenset(), run.arrived(name))
@@ -54,7 +54,7 @@ def _total(run: Run, name: str, values: Values, dimension: str, scatter: int | N
 
 
 def _pick(run: Run, name: str, parts: Values, found: Values, dimension: str) -> None:
-    """On the way back the largest of several goes to the block that had it; those that tie share."""
+    """Give the cotangent of a maximum, on the way back, to the block that had it; those that tie share it."""
 
     def back() -> None:
         had = {block: (parts[block] == found[block]).to(found[block].dtype) for block in run.owned}

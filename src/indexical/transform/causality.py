@@ -162,6 +162,7 @@ class _Prover:
         )
 
     def _refuse(self, let: ir.Let, scan: Scan, own: ir.Expr, index: ir.Expr) -> None:
+        """Raise the refusal of a read that comes after its own position, with two positions where some are found."""
         pair = later_pair(scan, index, own, 0, let)
         row = self.split.row.name
         if scan.tensor.startswith(_TAKEN):

@@ -13,8 +13,8 @@ Step: TypeAlias = ir.Map | ir.Reduce | ir.Normalize
 
 
 def flat_parts(program: ir.Program, of: Sequence[str], by: Sequence[str]) -> Iterator[tuple[str, Step]]:
-    """Those of `by` from which every path to `of` leads through a flat function, each with that function. A tensor with
-    another path, or with none, is left out.
+    """The tensors of `by` from which every path to `of` leads through a flat function, each with that function. A
+    tensor with another path, or with none, is left out.
 
     A condition or a guard is no step: what it chooses between has slopes of its own.
     """

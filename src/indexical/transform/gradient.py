@@ -164,6 +164,7 @@ class _Book:
             self.shares.setdefault(share.tensor, []).append(share)
 
     def owed_by(self, name: str, number: Quotient | None) -> Iterable[Share]:
+        """The shares that the clauses of a definition owe to what they read."""
         flow, lead, span = self.flow, self.seeds.lead, self.span
         counts = counting(flow.live)
         leading = tuple(build.coord(range.coordinate, span) for range in lead)

@@ -74,6 +74,7 @@ class _Paged:
         return len(axes) + memory.axis, found[0] if found else None
 
     def result(self) -> Stepping:
+        """The step with its past in pages: written to and read through the table."""
         by_after = {m.after: m for m in self.stepping.memories if m.rows is None and m.keep is None}
         lets: list[ir.Let] = []
         for let in self.program.lets:

@@ -40,6 +40,7 @@ def _is_copy(let: ir.Let) -> bool:
 
 
 def _without(clause: ir.Clause, known: dict[str, ir.Let]) -> ir.Clause:
+    """The clause with reads of plain copies replaced by what they copy."""
     if not known:
         return clause
 
@@ -79,6 +80,7 @@ def _sized(clause: ir.Clause) -> set[str]:
 
 
 def _plain(expr: ir.Expr, scope: set[str], sized: set[str]) -> ir.Expr:
+    """The expression with summed coordinates named without a number (`j_1` as `j`) where that name is free."""
     if not isinstance(expr, ir.Reduce):
         return rebuild(expr, lambda child: _plain(child, scope, sized))
     parts = [part for inner in (expr.body, *(() if expr.guard is None else (expr.guard,))) for part in walk(inner)]

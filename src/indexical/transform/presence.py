@@ -66,6 +66,8 @@ def _asks(op: str, number: int, arguments: tuple[ir.Expr, ...], sensitive: bool)
 
 
 def _looked_after(expr: ir.Expr, known: Assumptions, lets: Lets, sensitive: bool) -> ir.Expr:
+    """The expression with 0 in place of reads of points that may not be there, wherever their values would be looked
+    at."""
     match expr:
         case ir.Read() if sensitive:
             there = presence(expr, lets)

@@ -50,6 +50,7 @@ def segments(
 def _along(
     range: ir.Range, ranges: Sequence[ir.Range], terms: Sequence[Term], extent: Polynomial, constants: Constants
 ) -> list[Segment] | None:
+    """The segments of a range between the places where terms begin and end; None where their order is not certain."""
     cuts = {cut for term in terms for cut in _cuts(term, range.coordinate, constants)}
     if not cuts:
         return None
@@ -83,7 +84,7 @@ def _cuts(term: Term, coordinate: Coordinate, constants: Constants) -> list[Poly
 
 
 def _ordered(places: list[Polynomial], known: Assumptions) -> list[Polynomial] | None:
-    """These places from first to last; None where that is not certain."""
+    """The places from first to last; None where that is not certain."""
     result: list[Polynomial] = []
     for place in places:
         if place in result:

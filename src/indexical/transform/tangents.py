@@ -120,6 +120,7 @@ class _Pushing:
         return _sum(terms, branch) if terms else build.whole(0, branch.span)
 
     def _map(self, expr: ir.Map, itself: ir.Expr | None) -> list[Quotient]:
+        """The tangent of an elementwise function: the slope by each argument times the tangent of that argument."""
         if is_flat(expr):
             return []
         result = []
@@ -138,6 +139,8 @@ class _Pushing:
         return result
 
     def _reduction(self, expr: ir.Reduce) -> list[Quotient]:
+        """The tangent of a reduction: of a sum, the sum of tangents; of a maximum, the tangent at the first point that
+        has it."""
         inner = replace(self, ranges=(*self.ranges, *expr.ranges))
         change = _together(inner.tangent(expr.body), expr.body)
         guard = expr.guard
@@ -161,6 +164,7 @@ class _Pushing:
         return [summed.over(quotient_of(count(expr))) if expr.op == "mean" else summed]
 
     def _normalizer(self, expr: ir.Normalize, itself: ir.Expr | None) -> list[Quotient]:
+        """The tangent of a softmax, its logarithm or a running sum, made of the value itself where it has a name."""
         coordinate, span = expr.coordinate, expr.span
         value = itself or expr
         change = _together(self.tangent(expr.body), expr.body)

@@ -68,6 +68,8 @@ def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...],
 
 
 def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], constants: Constants) -> Term:
+    """The term that a share is in the coordinates of its home, with the conditions under which its indices were
+    solved."""
     taken = {range.coordinate.name for range in home}
     values: dict[Coordinate, ir.Expr] = {}
     ranges = []
@@ -149,6 +151,7 @@ def _public(coordinate: Coordinate) -> Coordinate:
 
 
 def _substituted(share: Share, values: dict[Coordinate, ir.Coord]) -> Share:
+    """The share with other coordinates for its own."""
     plain: dict[Coordinate, ir.Expr] = dict(values)
     ranges = tuple(
         replace(
