@@ -127,6 +127,21 @@ def test_same_gradients_every_time() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("room", [2.0, 0.05, 0.0])
+@pytest.mark.parametrize("name", ["relative bias, far", "relative bias, parts", "relative bias in documents"])
+def test_tables_learn_in_any_room(name: str, room: float) -> None:
+    """The kernel for queries sums diagonals, for all heads or some at a time, or another kernel does."""
+    program, given = ix.compile(attending.VARIANTS[name].text), attending.drawn(name, torch.float16, SHAPES["odd"])
+    given = {key: array.cuda() if torch.is_tensor(array) else array for key, array in given.items()}
+    weight = torch.randn_like(program(**given).double())
+    right = results(program, learning(given, torch.float64), weight, isolate=True)
+    with attending.changed("_STRIPS", room):
+        ours = results(program, learning(given), weight)
+    for found, expected in zip(ours, right, strict=True):
+        scale = max(1.0, expected.abs().max().item())
+        assert (found.double() - expected).abs().max().item() <= MOST["float16"] * scale
+
+
 @pytest.mark.parametrize("name", ["ALiBi", "documents for each batch", "relative bias", "window"])
 def test_calls_that_are_repeated_compute_anew(name: str) -> None:
     """A call of known layouts is launched from a tape: with its own tensors, wherever they lie."""

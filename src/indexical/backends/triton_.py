@@ -59,6 +59,8 @@ def attend_by_triton(
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "work": String(parts.work)}
     if parts.allowed is not None:
         how["again"] = Tuple(tuple(Name(f"{parts.name}_backward_{side}_again") for side in ("query", "key")))
+    if parts.striped:
+        how["striped"] = True
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, low, let, attend, frame, parts, maker)
@@ -84,6 +86,7 @@ HELPERS = (
     *("sums_of", "no_sums", "same_program"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
     *("zero_of", "zeros_of", "unusual", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
+    "store_diagonals",
 )
 
 

@@ -7,6 +7,7 @@ from .code import Name, names, show
 from .triton_kernels import (
     Kernel,
     Parts,
+    edges,
     load_line,
     place_before,
     roots,
@@ -44,12 +45,16 @@ def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool 
 
 def query_kernel(parts: Parts) -> str:
     """The kernel of the gradients of queries, of arrays that vary with no key, and of those that have all pairs. Of the
-    second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it."""
+    second, which add many terms of both signs, the mean is taken off at the end and not as the result rounds it. For
+    tables of distances it sums the diagonals of each tile, where there is room for these sums."""
     queries, keys, *_ = signature_of(parts)
     kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
     learned, paired = take_queries(kernel)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
-    kernel.place("n_heads", "n_rows", "ROWS")
+    if parts.striped:
+        kernel.place("n_heads", "n_rows", "ROWS", program="(skipped + tl.program_id(0))")
+    else:
+        kernel.place("n_heads", "n_rows", "ROWS")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
         kernel.add(1, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
@@ -87,10 +92,14 @@ def query_kernel(parts: Parts) -> str:
     for operand in paired:
         start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
         kernel.add(1, f"d_{operand.name}_at = {start}")
+    if parts.striped:
+        kernel.add(1, "first = tl.maximum(t0 + low, 0) // KEYS", "place = far(at, tiles) + t0 // ROWS")
+        begin, _, _, end = edges(None)
+        kernel.add(1, f"tl.store(span_ptr + place * 2, {begin})", f"tl.store(span_ptr + place * 2 + 1, {end})")
     flows = parts.halves if halved else [parts.cotangents]
-    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in paired))]
+    wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in (*paired, *parts.striped)))]
     wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
-    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired)))]
+    outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired, *parts.striped)))]
     printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
@@ -121,6 +130,14 @@ def query_kernel(parts: Parts) -> str:
             there = "(places[:, None] < n_rows - t0)" + (" & fresh[None, :]" if is_partial else "")
             kernel.add(indent, f"if WANT_{operand.name}:")
             kernel.add(indent + 1, f"tl.store(d_{operand.name}_at + keys[None, :], {code}, mask={there})")
+        for operand in parts.striped:
+            cell, factor = parts.cotangents[operand.expr]
+            code = kernel.written(indent, cell)
+            code = f"tl.where(allowed, {code}, 0.0)" if is_partial else code
+            more = "1.0" if factor is None else show(printer.written(factor, NOWHERE))
+            kernel.add(indent, f"if WANT_{operand.name}:")
+            where = f"d_{operand.pointer}, place - skipped, k0 // KEYS - first, slots"
+            kernel.add(indent + 1, f"store_diagonals({where}, {code}, {more}, places < n_rows - t0, ROWS, KEYS, STRIP)")
     kernel.mark("ROWS", (f"d_q{tag(number)}" for number in kernel.dots))
     kernel.add(1, *store_queries(kernel))
     if of_sink and parts.sinking is not None:
@@ -190,8 +207,12 @@ def take_queries(kernel: Kernel, *more: str) -> tuple[list[Operand], list[Operan
     named = [f"{name}_ptr" for name in (*queries, *keys, "v", *given, *odd)]
     further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
     named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
+    if parts.striped:
+        named += ["span_ptr", *(f"d_{o.pointer}" for o in parts.striped)]
+        more = ("low", "slots", "skipped", *more)
+    further += parts.striped
     flags = ["FEW", *(f"WANT_Q{tag(number)}" for number in kernel.dots), *(f"WANT_{o.name}" for o in further)]
-    kernel.takes(named, own, flags, more)
+    kernel.takes(named, own, [*flags, *(["STRIP"] if parts.striped else [])], more)
     return learned, paired
 
 
@@ -376,7 +397,8 @@ def table_kernel(parts: Parts) -> str:
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)
-        kernel.add(3, f"d_{operand.name} += tl.where(allowed & there[:, None], {code}, 0.0) if AGAIN else {code}")
+        more = "" if parts.allowed is None else f" if AGAIN else {code}"
+        kernel.add(3, f"d_{operand.name} += tl.where(allowed & there[:, None], {code}, 0.0){more}")
     if parts.allowed is not None:
         odd = " + ".join(f"zero_of(d_{operand.name})" for operand in parts.tables)
         kernel.add(1, "if not AGAIN:", f"    tl.store(odd_ptr + tl.program_id(0), {odd})")

@@ -41,6 +41,11 @@ WORDS = frozenset(
             "moved",
             "skewed",
             "strip",
+            "low",
+            "place",
+            "slots",
+            "skipped",
+            "span",
         ),
     )
 )
@@ -104,6 +109,12 @@ class Parts:
         """The tables that have a gradient."""
         return [operand for operand in self.of_axes(PAIR) if operand.table is not None]
 
+    @property
+    def striped(self) -> list[Operand]:
+        """The tables for which the kernel of queries sums diagonals: of one block of keys the tiles that it meets are
+        those from a first to a last one."""
+        return self.tables if len(self.forward) == 1 else []
+
     def of_axes(self, *axes: frozenset[Axis]) -> list[Operand]:
         return [operand for operand in self.terms.operands if self.is_learned(operand) and operand.axes in axes]
 
@@ -164,7 +175,7 @@ class Kernel:
         a mark of its own: to find one for all, threads would wait for each other."""
         if self.parts.allowed is not None:
             odd = " + ".join(f"zeros_of({name})" for name in sums)
-            self.add(1, f"tl.store(odd_ptr + tl.program_id(0) * {step} + places, {odd})")
+            self.add(1, f"tl.store(odd_ptr + {self.program} * {step} + places, {odd})")
 
     # -------------------------------------------------------------------- places
 
@@ -172,6 +183,7 @@ class Kernel:
         self, heads: str, length: str, step: str, latest_first: bool = True, program: str = "tl.program_id(0)"
     ) -> None:
         """The tile of this program, and its batch and head."""
+        self.program = program
         place = f"{program} % tiles"
         tile = f"(tiles - 1 - {place}) * {step}" if latest_first else f"({place}) * {step}"
         self.add(

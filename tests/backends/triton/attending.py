@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.backends.variants import DOT, SIZES, Variant, attention
 from tests.backends.variants import VARIANTS as USUAL
 
 import indexical as ix
+from indexical.backends.kernels import triton_attend
 from indexical.plan.target import TRITON
 from indexical.run.kernel import load
 
@@ -105,10 +107,25 @@ VARIANTS = {
         "",
         sizes={"a": 6},
     ),
+    "relative bias, far": Variant(
+        attention("j <= i, i - j < 40", f"{DOT} / 3 + bias[h, i - j]", ", bias[h, r]"),
+        "",
+        sizes={"b": 1, "h": 1, "i": 130, "j": 130, "r": 40},
+    ),
+    "relative bias, parts": Variant(
+        attention("j < 5 || i <= j", f"{DOT} / 3 + bias[h, i - j + size(j) - 1]", ", bias[h, r]"), ""
+    ),
+    "relative bias in documents": Variant(
+        attention("j <= i, doc[b, i] == doc[b, j]", f"{DOT} + bias[h, i - j]", ", bias[h, r], doc[b, i] : i64"),
+        "",
+        given={"doc": lambda sizes: torch.arange(sizes["i"]).repeat(sizes["b"], 1) // 17},
+    ),
 }
 # Behind the name of a variant: values that are not finite are tried too, all at once or one by one; or a query whose
 # scores are all -inf.
 ODD, EACH, SILENT = ", odd", ", each odd", ", silent"
+# Or a kernel of its own sums diagonals; or the one for queries does, head by head, or of other tiles.
+DIAGONALS, TURNS, SQUARE, TALL = ", by diagonals", ", by heads", ", by square tiles", ", by tall tiles"
 # Or the program is its derivative.
 DERIVED = ", derived"
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
@@ -134,11 +151,14 @@ def is_learned(array: Any) -> bool:
     return torch.is_tensor(array) and array.is_floating_point()
 
 
-def errors(name: str, dtype: torch.dtype, odd: Sequence[dict[str, int]] = ()) -> list[float]:
+def errors(
+    name: str, dtype: torch.dtype, odd: Sequence[dict[str, int]] = (), sizes: dict[str, int] | None = None
+) -> list[float]:
     """The errors of the result and of every gradient; the emitted module is the one for a GPU. Values that are not
     finite are tried at `odd` places."""
     program = ix.compile(VARIANTS[name].text)
-    call = replace(program._engine.prepare(drawn(name, dtype, SMALLER if odd else None), "torch"), device="cuda")
+    given = drawn(name, dtype, SMALLER if odd else sizes)
+    call = replace(program._engine.prepare(given, "torch"), device="cuda")
     wanted = program.wanted(None)
     plan, module = program._engine.emitted(call, wanted, False)
     assert any(step.kernel == TRITON for step in plan.steps), name
@@ -222,6 +242,22 @@ def changes(name: str) -> list[float]:
     return [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
 
 
+def tilings(rows: int, keys: int) -> Any:
+    """The usual tiles, but for these of queries."""
+    usual = triton_attend._tilings
+    return lambda *about: (usual(*about)[0], triton_attend.Tiling(rows, keys, 4, 1), usual(*about)[2])
+
+
+@contextmanager
+def changed(name: str, value: Any) -> Iterator[None]:
+    before = getattr(triton_attend, name)
+    setattr(triton_attend, name, value)
+    try:
+        yield
+    finally:
+        setattr(triton_attend, name, before)
+
+
 def main(dtype: str, *names: str) -> None:
     warnings.simplefilter("ignore")
     for name in names:
@@ -235,6 +271,15 @@ def main(dtype: str, *names: str) -> None:
             numbers = errors(name.removesuffix(SILENT), DTYPES[dtype], [{"bias": 7}])
         elif name.endswith(EACH):
             numbers = errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
+        elif name.endswith(DIAGONALS):
+            with changed("_STRIPS", 0.0):
+                numbers = errors(name.removesuffix(DIAGONALS), DTYPES[dtype], sizes=SMALLER)
+        elif name.endswith(TURNS):
+            with changed("_STRIPS", 0.05):
+                numbers = errors(name.removesuffix(TURNS), DTYPES[dtype])
+        elif name.endswith((SQUARE, TALL)):
+            with changed("_tilings", tilings(16, 16) if name.endswith(SQUARE) else tilings(64, 32)):
+                numbers = errors(name.removesuffix(SQUARE).removesuffix(TALL), DTYPES[dtype])
         else:
             numbers = errors(name, DTYPES[dtype])
         print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)

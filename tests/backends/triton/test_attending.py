@@ -14,8 +14,8 @@ pytest.importorskip("triton")
 MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
-        *("nobody", "mask in tiles", "relative bias, clamped", "total beside a sink"),
-        "bias under a mask, silent",
+        *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink"),
+        *("bias under a mask, silent", "relative bias, clamped, by diagonals"),
     ],
     "f16": ["soft cap in documents"],
 }
@@ -30,10 +30,13 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("cross, aligned at the end", "softmax off by one", "retention"),
         *("strictly causal", "documents and parts", "key padding mask", "bias of a key", "chosen", "relative bias"),
         *("relative bias, in bounds where heard", "three batch axes", "two tables", "grouped, windowed"),
+        *("relative bias, far", "relative bias, parts", "relative bias in documents", "two tables, by diagonals"),
+        *("relative bias, clamped", "two tables, by heads", "relative bias, clamped, each odd"),
+        *("relative bias, far, by square tiles", "relative bias, by tall tiles", "relative bias, far, by diagonals"),
         *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
         *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),
     ]
-    CASES["f16"] += ["window", "total", "total alone", "window, derived"]
+    CASES["f16"] += ["window", "total", "total alone", "window, derived", "relative bias"]
     CASES["compiled"] = ["documents for each batch", "relative bias"]
 
 

@@ -18,11 +18,13 @@ from .triton_tile import (
     INTERPRETED,
     bank_kernel,
     delta_kernel,
+    diagonals_kernel,
     distance_kernel,
     labels_kernel,
     mask_kernel,
     place_kernel,
     spans_kernel,
+    strips_kernel,
 )
 
 # The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
@@ -41,6 +43,11 @@ class Tiling(NamedTuple):
     warps: int
     stages: int
     registers: int = 0
+
+    @property
+    def strip(self) -> int:
+        """The columns of a tile of which the diagonals are summed at a time: 32 lie in the threads of one warp."""
+        return self.keys // 2 if self.keys > min(32, self.rows) else self.keys
 
 
 def _ceiling(length: int, step: int) -> int:
@@ -93,7 +100,8 @@ class Program(NamedTuple):
     `learned` are those that have a gradient. `tiled` are those from which a table of the tiles that meet is made: one
     mask, or the labels of queries and of keys, or none. Where it is not `normalised`, scores are weights. The kind of
     `work` decides the sizes of tiles. `again` are the kernels for gradients of queries and of keys that are not
-    finite, where some pairs are not allowed."""
+    finite, where some pairs are not allowed. Where it is `striped`, the kernel for queries can sum the diagonals of
+    its tiles for the gradients of tables."""
 
     forward: Any
     backward_query: Any
@@ -106,6 +114,7 @@ class Program(NamedTuple):
     normalised: bool
     work: str
     again: tuple[Any, ...]
+    striped: bool
 
 
 class Operands(NamedTuple):
@@ -384,6 +393,35 @@ def _diagonals(given: Operands) -> tuple[int, int]:
     return max(0, _ceiling(top - lowest + 1, tiling.rows // step)), top
 
 
+# How many times as much room as queries, keys and values the sums of the diagonals of tiles may take.
+_STRIPS = 2.0
+
+
+class Strips(NamedTuple):
+    """The sums of the diagonals of tiles, by the kernel for queries: for how many heads they are there at a time, how
+    many tiles of keys have a place beside each tile of queries, and how many numbers that is for a head. 0 heads where
+    it does not make them: no kernel for that, or too much room for those of one head."""
+
+    heads: int
+    slots: int
+    size: int
+
+    @classmethod
+    def of(cls, program: Program, given: Operands, tables: int) -> "Strips":
+        """The sums for so many tables."""
+        tiling, (low, high) = given.tilings[1], given.ahead
+        batch, heads, rows, keys = given.shape
+        slots = min(_ceiling(keys, tiling.keys), (high - low + tiling.rows + tiling.keys - 2) // tiling.keys + 1)
+        parts = _ceiling(rows, tiling.rows) * (tiling.rows // tiling.strip)
+        size = parts * slots * (tiling.keys + tiling.strip)
+        if not program.striped or not tables or not size:
+            return cls(0, 0, 0)
+        known = sum(x.numel() * x.itemsize for x in (*given.queries, *given.keys, given.value))
+        most = int(_STRIPS * known) // (4 * size * tables)
+        # Not the last few alone.
+        return cls(_ceiling(batch * heads, _ceiling(batch * heads, most)) if most else 0, slots, size)
+
+
 def _marks(program: Program, count: int, like: Tensor, tape: Tape) -> tuple[Tensor, ...]:
     """An array in which so many programs or rows say whether their sums are not finite, where that is asked."""
     return (tape.keep(like.new_empty(count)),) if program.again else ()
@@ -412,24 +450,46 @@ def _launch_backward(
     eights = _eights(*given.queries, *given.keys, given.value, gradient)
     numbers = (heads, rows, keys, *given.numbers)
     of_table = [(x, need, level) for x, level, learned, need in wants if learned and level in ("table", "distances")]
+    strips = Strips.of(program, given, sum(need for _, need, _ in of_table))
+    room = strips.heads * strips.size
+    parts = [tape.keep(total.new_empty(room)) if need and room else total for _, need, _ in of_table]
+    sums = [tape.keep(total.new_empty((batch * heads, rows + keys - 1))) if need else total for _, need, _ in of_table]
     wanted = (*needs[:count], *(need for _, need in of_query))
+    if program.striped:
+        wanted += tuple(need and strips.heads > 0 for _, need, _ in of_table)
     wanted_keys = (*needs[count : 2 * count], needs[2 * count], *(need for _, need in of_key))
     sides = [(tiling, n == 1) for n, tiling in enumerate((*given.tilings[1:], given.table_tiling))]
-    asked = any(wanted), any(wanted_keys), any(need for _, need, _ in of_table)
+    asked = any(wanted), any(wanted_keys), not strips.heads and any(need for _, need, _ in of_table)
     tables = _tables(program, given, list(itertools.compress(sides, asked)), tape)
     if any(wanted):
         tiling = given.tilings[1]
         targets = (*found[:count], *(x for x, _ in of_query))
-        grid = (batch * heads * _ceiling(rows, tiling.rows),)
+        tiles = _ceiling(rows, tiling.rows)
+        grid = (batch * heads * tiles,)
         constants = (*given.constants(tiling), *wanted)
         table, steps = next(tables)
         arrays, strides = _banked(program, given, tiling, False, tape)
         places = _strides(*found[:count])
         outs, apart = ((out, gain), _strides(out)) if program.normalised else ((), [])
         odd = _marks(program, grid[0] * tiling.rows, total, tape)
+        more: tuple[int, ...] = ()
+        if program.striped:
+            span = tape.keep(total.new_empty((*grid, 2), dtype=torch.int32))
+            targets, more = (*targets, span, *parts), (given.ahead[0], strips.slots, 0)
+            constants += (tiling.strip,)
         arguments: tuple[Any, ...] = (*operands, *outs, *odd, *arrays, *table, *targets, *eights, *apart)
-        arguments += (*strides, *steps, *places, *numbers)
-        tape.launch(program.backward_query, grid, arguments, constants, *tiling[2:])
+        arguments += (*strides, *steps, *places, *numbers, *more)
+        if not strips.heads:
+            tape.launch(program.backward_query, grid, arguments, constants, *tiling[2:])
+        for first in range(0, batch * heads, strips.heads) if strips.heads else ():
+            own = min(strips.heads, batch * heads - first)
+            given_now = (*arguments[:-1], first * tiles)
+            tape.launch(program.backward_query, (own * tiles,), given_now, constants, *tiling[2:])
+            grid_now = (own * (_ceiling(rows - 1, tiling.strip) + _ceiling(keys, tiling.strip)),)
+            for part, summed, (_, need, _) in zip(parts, sums, of_table, strict=True):
+                if need:
+                    now = (part, span, summed, rows, keys, given.ahead[0], strips.slots, first)
+                    tape.launch(strips_kernel, grid_now, now, (*tiling[:2], tiling.strip, 32), 4, 1)
         if odd and any(needs[:count]):
             tape.launch(program.again[0], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
     elif program.normalised:  # The kernel for queries would have made it.
@@ -449,27 +509,32 @@ def _launch_backward(
         tape.launch(program.backward_key, grid, arguments, constants, *tiling[2:])
         if odd and any(needs[count : 2 * count + 1]):
             tape.launch(program.again[1], (_ceiling(*grid, 16),), (*arguments, *grid), constants, 4, 1)
-    if any(need for _, need, _ in of_table):
+    if asked[2]:
         diagonals, top = _diagonals(given)
         tiling = given.table_tiling
         table, steps = next(tables)
         arrays, strides = _banked(program, given, tiling, False, tape)
         constants = (*given.constants(tiling), *(need for _, need, _ in of_table))
         shape = (batch * heads * diagonals, tiling.rows + tiling.keys)
-        targets = tuple(tape.keep(total.new_empty(shape)) if need else total for _, need, _ in of_table)
+        parts = [tape.keep(total.new_empty(shape)) if need else total for _, need, _ in of_table]
         grid = (batch * heads * diagonals,)
         odd = _marks(program, grid[0], total, tape)
-        arguments = (*operands, *odd, *arrays, *table, *targets, *eights, *strides, *steps, *numbers, diagonals, top)
+        arguments = (*operands, *odd, *arrays, *table, *parts, *eights, *strides, *steps, *numbers, diagonals, top)
         for again in (False, True) if odd else (False,):
             tape.launch(program.backward_table, grid, arguments, (*constants, again), *tiling[2:])
-        for (x, need, level), sums, at in zip(of_table, targets, given.places, strict=True):
-            arguments = (sums, at, x, rows, keys, x.shape[2], diagonals, top)
-            if need and level == "distances":
-                grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
-                tape.launch(distance_kernel, grid, arguments, (*tiling[:2], 256), 4, 1)
-            elif need:
-                grid = (batch * heads * _ceiling(x.shape[2], 16),)
-                tape.launch(place_kernel, grid, arguments, (*tiling[:2], 16, 1024, 256), 4, 1)
+        grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
+        for part, summed, (_, need, _) in zip(parts, sums, of_table, strict=True):
+            if need:
+                arguments = (part, summed, rows, keys, diagonals, top)
+                tape.launch(diagonals_kernel, grid, arguments, (*tiling[:2], 256), 4, 1)
+    for (x, need, level), summed, at in zip(of_table, sums, given.places, strict=True):
+        arguments = (summed, at, x, rows + keys - 1, x.shape[2])
+        if need and level == "distances":
+            grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
+            tape.launch(distance_kernel, grid, arguments, (256,), 4, 1)
+        elif need:
+            grid = (batch * heads * _ceiling(x.shape[2], 16),)
+            tape.launch(place_kernel, grid, arguments, (16, 1024, 256), 4, 1)
     tape.run()
 
 
@@ -494,6 +559,7 @@ def attending(
     normalised: bool = True,
     work: str = "",
     again: tuple[Any, ...] = (),
+    striped: bool = False,
 ) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
@@ -501,7 +567,7 @@ def attending(
     weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
-    program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again)
+    program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again, striped)
     tapes, backward_tapes = Tapes(), Tapes()
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,13 @@ import triton.language as tl
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
+
+@triton.jit
+def three_sums(x, y, z, more_x, more_y, more_z):  # type: ignore[no-untyped-def]
+    """Three sums, each with one more term."""
+    return x + more_x, y + more_y, z + more_z
+
+
 if INTERPRETED:
 
     @triton.jit
@@ -29,6 +36,11 @@ if INTERPRETED:
     def same_program():  # type: ignore[no-untyped-def]
         """The number of this program."""
         return tl.program_id(0)
+
+    @triton.jit
+    def sums_together(x, y, z):  # type: ignore[no-untyped-def]
+        """The sums of three arrays along their second axis."""
+        return tl.sum(x, 1), tl.sum(y, 1), tl.sum(z, 1)
 else:
     from triton.language.extra import libdevice
 
@@ -54,6 +66,11 @@ else:
         """The number of this program, which the compiler does not know to be so: else what is computed from it would be
         kept in registers until it is asked for once more."""
         return tl.inline_asm_elementwise("mov.u32 $0, %ctaid.x;", "=r", [], tl.int32, is_pure=False, pack=1)
+
+    @triton.jit
+    def sums_together(x, y, z):  # type: ignore[no-untyped-def]
+        """The sums of three arrays along their second axis, for which threads wait for each other once."""
+        return tl.reduce((x, y, z), 1, three_sums)
 
     @triton.jit  # type: ignore[untyped-decorator]
     def no_sums(ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -436,46 +453,110 @@ def bank_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def distances_of(n_rows, n_keys, count, top, ROWS: tl.constexpr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The first distance of a query from its key, less the least that there is, that is on the diagonals of so many
-    programs; and the one behind the last."""
-    low = tl.maximum(n_keys - (top + 1) * STEP, 0)
-    return low, tl.minimum(n_keys - top * STEP + count * ROWS, n_rows + n_keys - 1)
+def store_diagonals(  # type: ignore[no-untyped-def]
+    sums_ptr, program, slot, slots, tile, factor, there, ROWS: tl.constexpr, KEYS: tl.constexpr, STRIP: tl.constexpr,
+):
+    """Write the sums of the diagonals of a tile, for every so many rows as a strip is wide. They begin with the pairs
+    whose key is that much behind, counted from the first of these rows and of the columns. Rows are turned so that
+    diagonals are columns; what goes past the end of a strip is on a diagonal of the strip before."""
+    PARTS: tl.constexpr = ROWS // STRIP
+    turned = tl.arange(0, ROWS)[:, None] % STRIP + tl.arange(0, STRIP)[None, :]
+    past = tl.reshape(turned >= STRIP, (PARTS, STRIP, STRIP))
+    at = slot * (KEYS + STRIP) + tl.arange(0, STRIP)[None, :]
+    here = (at >= 0) & (at < slots * (KEYS + STRIP))
+    at = sums_ptr + (far(program, PARTS) + tl.arange(0, PARTS))[:, None] * (slots * (KEYS + STRIP)) + at
+    if KEYS == STRIP:
+        left = tl.where(there[:, None], tl.gather(tile, turned % STRIP, 1), 0.0)
+        left = tl.reshape(left, (PARTS, STRIP, STRIP))
+        tl.store(at, tl.sum(tl.where(past, left, 0.0), 1) * factor, mask=here)
+        tl.store(at + STRIP, tl.sum(tl.where(past, 0.0, left), 1) * factor, mask=here)
+    else:
+        left, right = tl.split(tl.permute(tl.reshape(tile, (ROWS, 2, STRIP)), (0, 2, 1)))
+        left = tl.where(there[:, None], tl.gather(left, turned % STRIP, 1), 0.0)
+        right = tl.where(there[:, None], tl.gather(right, turned % STRIP, 1), 0.0)
+        left, right = tl.reshape(left, (PARTS, STRIP, STRIP)), tl.reshape(right, (PARTS, STRIP, STRIP))
+        sums = sums_together(tl.where(past, left, 0.0), tl.where(past, right, left), tl.where(past, 0.0, right))
+        # They are stored together: for each store threads would wait for each other.
+        three = tl.join(tl.join(sums[0], sums[1]), tl.join(sums[2], sums[2]))
+        strip = tl.arange(0, 2)[None, None, :, None] + 2 * tl.arange(0, 2)[None, None, None, :]
+        tl.store(at[:, :, None, None] + strip * STRIP, three * factor, mask=here[:, :, None, None] & (strip < 3))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def sums_at(sums_ptr, n, there, at, n_keys, count, top, ROWS: tl.constexpr, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "low", "slots", "skipped"])  # type: ignore[untyped-decorator]
+def strips_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr, span_ptr, found_ptr, n_rows, n_keys, low, slots, skipped,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, STRIP: tl.constexpr, MANY: tl.constexpr,
+):
+    """The sums of all pairs at as many distances as a strip is wide, from those of the diagonals of tiles, in a fixed
+    order: so many parts of the queries at a time. There are sums of heads behind those that are skipped."""
+    before = tl.cdiv(n_rows - 1, STRIP)
+    strips = before + tl.cdiv(n_keys, STRIP)
+    at = tl.program_id(0) // strips
+    ahead = tl.program_id(0) % strips - before  # Of a key, in strips.
+    tiles = tl.cdiv(n_rows, ROWS)
+    parts = tiles * (ROWS // STRIP)
+    inside = tl.arange(0, STRIP)[None, :]
+    found = tl.zeros((STRIP,), tl.float32)
+    last = tl.minimum(parts, tl.cdiv(n_keys, STRIP) - ahead)
+    for first in tl.range(tl.maximum(-1 - ahead, 0), last, MANY, num_stages=1):
+        part = first + tl.arange(0, MANY)
+        query = part // (ROWS // STRIP)
+        span = span_ptr + (far(skipped + at, tiles) + query) * 2
+        begin = tl.load(span, mask=part < last, other=0)
+        end = tl.load(span + 1, mask=part < last, other=0)
+        start = tl.maximum(query * ROWS + low, 0) // KEYS
+        place = part + ahead + 1
+        for more in tl.static_range(2):
+            key = place // (KEYS // STRIP) - more
+            slot = key - start
+            kept = (key >= begin) & (key < end) & (slot >= 0) & (slot < slots)
+            if more:
+                kept &= place % (KEYS // STRIP) == 0
+            strip = place % (KEYS // STRIP) + more * (KEYS // STRIP)
+            sums = (far(at, parts) + part) * (slots * (KEYS + STRIP)) + slot * (KEYS + STRIP) + strip * STRIP
+            found += tl.sum(tl.load(sums_ptr + sums[:, None] + inside, mask=kept[:, None], other=0.0), 0)
+    n = n_keys - 1 - ahead * STRIP - tl.arange(0, STRIP)
+    there = (n >= 0) & (n < n_rows + n_keys - 1)
+    tl.store(found_ptr + far(skipped + at, n_rows + n_keys - 1) + n, found, mask=there)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "count", "top"])  # type: ignore[untyped-decorator]
+def diagonals_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr, found_ptr, n_rows, n_keys, count, top, ROWS: tl.constexpr, STEP: tl.constexpr, MANY: tl.constexpr,
+):
     """The sums of all pairs at some distances, from those of programs: strips of diagonals, from the furthest key on.
     The last strip of a program and the first of the next one have the same distances."""
-    turn = tl.maximum((top + 1) * STEP - n_keys + n, 0)
+    blocks = tl.cdiv(n_rows + n_keys - 1, MANY)
+    at = tl.program_id(0) // blocks
+    n = (tl.program_id(0) % blocks) * MANY + tl.arange(0, MANY)
+    turn = (top + 1) * STEP - n_keys + n
+    there = (turn >= 0) & (n < n_rows + n_keys - 1)
+    turn = tl.maximum(turn, 0)
     strip = turn // STEP
     program = strip // (ROWS // STEP)
     start = sums_ptr + (far(at, count) + program) * (ROWS + STEP) + STEP - 1 - turn % STEP
     strip = strip % (ROWS // STEP)
     own = tl.load(start + strip * STEP, mask=there & (program < count), other=0.0)
-    return own + tl.load(start - STEP, mask=there & (strip == 0) & (program > 0), other=0.0)
+    before = there & (strip == 0) & (program > 0) & (program <= count)
+    own += tl.load(start - STEP, mask=before, other=0.0)
+    tl.store(found_ptr + far(at, n_rows + n_keys - 1) + n, own, mask=n < n_rows + n_keys - 1)
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "top"])  # type: ignore[untyped-decorator]
-def distance_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, top,
-    ROWS: tl.constexpr, STEP: tl.constexpr, OWN: tl.constexpr,
-):
+@triton.jit(do_not_specialize=["distances", "length"])  # type: ignore[untyped-decorator]
+def distance_kernel(sums_ptr, places_ptr, found_ptr, distances, length, MANY: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient of a table in which each distance has a place of its own, at some of them."""
-    blocks = tl.cdiv(n_rows + n_keys - 1, OWN)
+    blocks = tl.cdiv(distances, MANY)
     at = tl.program_id(0) // blocks
-    low, high = distances_of(n_rows, n_keys, count, top, ROWS, STEP)
-    n = (tl.program_id(0) % blocks) * OWN + tl.arange(0, OWN)
-    there = (n >= low) & (n < high)
-    place = tl.load(places_ptr + n, mask=there, other=-1)
-    value = sums_at(sums_ptr, n, there, at, n_keys, count, top, ROWS, STEP)
-    tl.store(found_ptr + far(at, length) + place, value, mask=there & (place >= 0) & (place < length))
+    n = (tl.program_id(0) % blocks) * MANY + tl.arange(0, MANY)
+    place = tl.load(places_ptr + n, mask=n < distances, other=-1)
+    value = tl.load(sums_ptr + far(at, distances) + n, mask=n < distances, other=0.0)
+    tl.store(found_ptr + far(at, length) + place, value, mask=(place >= 0) & (place < length))
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "top"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["distances", "length"])  # type: ignore[untyped-decorator]
 def place_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, count, top,
-    ROWS: tl.constexpr, STEP: tl.constexpr, OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
+    sums_ptr, places_ptr, found_ptr, distances, length,
+    OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
 ):
     """The gradient of some entries of a table in which several distances may have the same place: they are added in
     their order, so that the sum is the same each time."""
@@ -484,13 +565,13 @@ def place_kernel(  # type: ignore[no-untyped-def]
     own = (tl.program_id(0) % blocks) * OWN
     entries = own + tl.arange(0, OWN)
     found = tl.zeros((OWN,), tl.float32)
-    low, high = distances_of(n_rows, n_keys, count, top, ROWS, STEP)
-    for n0 in tl.range(low, high, MANY, num_stages=1):
-        places = tl.load(places_ptr + tl.minimum(n0 + tl.arange(0, MANY), high - 1))
+    sums = sums_ptr + far(at, distances)
+    for n0 in tl.range(0, distances, MANY, num_stages=1):
+        places = tl.load(places_ptr + tl.minimum(n0 + tl.arange(0, MANY), distances - 1))
         if (tl.min(places, 0) < own + OWN) & (tl.max(places, 0) >= own):
-            for n1 in tl.range(n0, tl.minimum(n0 + MANY, high), SEVERAL, num_stages=1):
+            for n1 in tl.range(n0, tl.minimum(n0 + MANY, distances), SEVERAL, num_stages=1):
                 n = n1 + tl.arange(0, SEVERAL)
-                place = tl.load(places_ptr + tl.minimum(n, high - 1))
-                value = sums_at(sums_ptr, n, n < high, at, n_keys, count, top, ROWS, STEP)
+                place = tl.load(places_ptr + tl.minimum(n, distances - 1))
+                value = tl.load(sums + n, mask=n < distances, other=0.0)
                 found += tl.sum(tl.where(place[:, None] == entries[None, :], value[:, None], 0.0), 0)
     tl.store(found_ptr + far(at, length) + entries, found, mask=entries < length)
