@@ -77,8 +77,9 @@ class Parts:
     @property
     def work(self) -> str:
         """The kind of work that the sizes of tiles depend on: scores `paired` with numbers of an array; queries that
-        attend to `marked` keys or to keys `near` them; over all keys from the first on, weights `free` of a sum or a
-        `plain` dot product; or none of these."""
+        attend to `marked` keys or to keys `near` them; over all keys from the first on, weights `free` of a sum, or
+        `linear` in dot products, which are not needed for the gradients of queries then; or a `plain` dot product; or
+        none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
         if self.tiled:
@@ -86,7 +87,9 @@ class Parts:
         if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
             return "near"
         if self.scale is None:
-            return "free"
+            flows = [flow for dot in self.terms.dots for flow in self.cotangents[dot]]
+            names = {dot_name(number) for number in range(len(self.dots))}
+            return "free" if any(flow is not None and _reads(flow, names) for flow in flows) else "linear"
         return "plain" if self.score.plain and len(self.dots) == 1 else ""
 
     def has_full(self, block: Block) -> bool:
@@ -117,6 +120,11 @@ class Parts:
 
     def of_axes(self, *axes: frozenset[Axis]) -> list[Operand]:
         return [operand for operand in self.terms.operands if self.is_learned(operand) and operand.axes in axes]
+
+
+def _reads(cell: Cell, names: set[str]) -> bool:
+    """Whether a value is made of one of these names."""
+    return any(_reads(part, names) for part in cell.parts) if cell.parts else show(cell.make()) in names
 
 
 class Kernel:
