@@ -9,13 +9,14 @@ from ..ir.conditions import fails
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
 from . import sizes
 from .base import Value
-from .code import Attribute, Infix, Name, Node, Prefix, call, chain, method
+from .code import Attribute, Call, Infix, Name, Node, Prefix, call, chain, method
 from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted
 
 # Signs for which a library that computes in more bits than it stores rounds once.
 _ROUNDED = ("+", "-", "*", "/")
+_ADD_SCALED = "add_scaled"
 
 # ------------------------------------------------------------------- dtypes
 
@@ -62,8 +63,11 @@ def cast_to(low: Lowering, value: Value, dtype: Dtype) -> Value:
     """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
     if value.dtype == dtype:
         return value
-    if value.kind == "real" and value.narrow is not None and value.narrow.dtype == dtype:
-        return value.narrow
+    for kept in (value.narrow, value.rounded) if value.kind == "real" else ():
+        if kept is not None and kept.dtype == dtype:
+            if isinstance(kept.code, Call) and kept.code.function == Name(_ADD_SCALED):
+                low.text.helper(_ADD_SCALED)
+            return kept
     if dtype == "bf16" and not low.text.dialect.has_bfloat16:
         value = value if value.dtype == "f32" else low.text.dialect.cast(value, "f32")
         return value.but(call(low.text.helper("round_bf16"), value.code), dtype="bf16")
@@ -103,11 +107,14 @@ def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: D
     left, right = (aligned(value, axes) for value in values)
     python = left.python and right.python
     code, once = Infix(op, *_mixed(op, values, axes)), _once(op, values, axes)
-    value = Value(code, axes, expr.type.kind, None if python else dtype, python, narrow=once)
-    alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
-    if op != "*" or value.kind != "real" or not alike or left.python or right.python:
+    value = Value(code, axes, expr.type.kind, None if python else dtype, python, rounded=once)
+    if op != "*" or value.kind != "real" or left.python or right.python:
         return value
-    return replace(value, product=("*", left, right))
+    narrow = [side.narrow for side in values if side.narrow is not None]
+    if len(narrow) == 2:
+        return replace(value, product=("scale", narrow[0], narrow[1]))
+    alike = left.axes == right.axes == axes and left.dtype == right.dtype == dtype
+    return replace(value, product=("*", left, right)) if alike else value
 
 
 def _mixed(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> tuple[Node, Node]:
@@ -126,11 +133,28 @@ def _once(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value |
     """The result in 16 bits, of sides that were widened from those: the library computes in 32 bits, and rounds once.
     A factor that is repeated along an axis is not taken so: on the way back what is summed would be rounded first."""
     left, right = (value.narrow for value in values)
-    if op not in _ROUNDED or left is None or right is None or left.kind != "real" or left.dtype != right.dtype:
+    if left is None or right is None:
+        return _scaled_sum(op, values, axes)
+    if op not in _ROUNDED or left.kind != "real" or left.dtype != right.dtype:
         return None
     if op in "*/" and not left.axes == right.axes == axes:
         return None
     return Value(Infix(op, aligned(left, axes).code, aligned(right, axes).code), axes, "real", left.dtype)
+
+
+def _scaled_sum(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value | None:
+    """An array of 16 bits and another one times a factor, both widened, in one call that rounds once."""
+    pairs = (values, values[::-1]) if op == "+" else (values[::-1],) if op == "-" else ()
+    for product, other in pairs:
+        if product.product is None or other.narrow is None or product.axes != axes or other.axes != axes:
+            continue
+        sign, *factors = product.product
+        times, scaled = sorted((aligned(factor, axes) for factor in factors), key=lambda factor: factor.axes == axes)
+        if sign != "scale" or scaled.axes != axes or {times.dtype, scaled.dtype} != {other.narrow.dtype}:
+            continue
+        sides = (other.narrow.code, scaled.code, times.code)
+        return other.narrow.but(call(_ADD_SCALED, *sides, *((-1,) if op == "-" else ())))
+    return None
 
 
 def where(low: Lowering, condition: Value, then: Value, otherwise: Value, scope: Scope, dtype: Dtype | None) -> Value:

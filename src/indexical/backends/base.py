@@ -23,8 +23,9 @@ WIDEST = 96
 class Value:
     """An array as code: `axes` name its axes in order. `python` marks a plain Python number, which is weak: it has no
     dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in another order,
-    where nothing else was done to it; `product` are the sign of a product and its two factors; `narrow` is the value in
-    fewer bits: as it is stored, where it was only widened, or rounded by the operation that it comes from."""
+    where nothing else was done to it; `product` are the sign of a product and its two factors (`scale` where
+    both are arrays of 16 bits that were widened); `narrow` is the value in fewer bits, as it is stored, where it was
+    only widened; `rounded` is the value in 16 bits, by one call of the library."""
 
     code: Node
     axes: tuple[Coordinate, ...]
@@ -34,10 +35,12 @@ class Value:
     turned: Value | None = None
     product: tuple[str, Value, Value] | None = None
     narrow: Value | None = None
+    rounded: Value | None = None
 
     def but(self, code: Node, **changes: Any) -> Value:
         """The value with another code, and whatever else changes with it."""
-        return replace(self, code=code, **{"turned": None, "product": None, "narrow": None, **changes})
+        without = {"turned": None, "product": None, "narrow": None, "rounded": None}
+        return replace(self, code=code, **{**without, **changes})
 
     @property
     def is_named(self) -> bool:

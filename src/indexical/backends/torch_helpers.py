@@ -35,6 +35,13 @@ def learns(*arrays):
             return True
     return False
 ''',
+    "add_scaled": '''
+def add_scaled(x, y, factor, sign=1):
+    """x + sign * y * factor in 16 bits, rounded once; so is the gradient of a factor, a sum where it is repeated."""
+    if learns(factor):
+        return torch.addcmul(x, y, factor.to(torch.float32), value=sign).to(x.dtype)
+    return torch.addcmul(x, y, factor, value=sign)
+''',
     "captured": '''
 def captured(x):
     """Whether x goes into a CUDA graph, or whoever calls does not want to wait for the device: nobody looks at x."""

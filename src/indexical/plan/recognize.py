@@ -11,7 +11,7 @@ from ..facts.free_weights import free_gathers
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
-from ..ir.algebra.normal import Form, Number, Product, Sum, TooLarge, form
+from ..ir.algebra.normal import ZERO, Form, Number, Product, Sum, TooLarge, form, plus
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import holds_exponential, is_exponential
 from ..ir.algebra.writing import named, written
@@ -340,15 +340,13 @@ class _Search:
             reasons.append("its weights sum to 1 and cancel: nothing in it varies with the key")
         if not any(isinstance(found, Gathered) for found, _, _ in terms):
             return None
-        result: ir.Expr | None = None
+        values: list[Form] = []
         for found, number, term in terms:
             value = self._value(found, number, term, place, expr.span, reasons)
             if value is None:
                 return None
-            part = written(value, expr.span)
-            result = part if result is None else build.apply("+", (result, part), "real", expr.span)
-        assert result is not None
-        return named(result, (coordinate.name for coordinate in scope))
+            values.append(value)
+        return named(_added(values, expr.span), (coordinate.name for coordinate in scope))
 
     def _value(
         self,
@@ -379,6 +377,23 @@ class _Search:
     def _fresh(self, name: str) -> str:
         inputs = (tensor.name for tensor in self.program.inputs)
         return fresh_name(name, {*inputs, *self.lets, *(placement.let.name for placement in self.made)})
+
+
+def _added(values: list[Form], span: Span) -> ir.Expr:
+    """Forms as one sum, those that are taken away behind the others."""
+    result: ir.Expr | None = None
+    for value in sorted(values, key=_is_negative):
+        if result is not None and _is_negative(value):
+            result = build.apply("-", (result, written(plus(ZERO, value, -1), span)), "real", span)
+        else:
+            part = written(value, span)
+            result = part if result is None else build.apply("+", (result, part), "real", span)
+    assert result is not None
+    return result
+
+
+def _is_negative(value: Form) -> bool:
+    return bool(value.terms) and all(number < 0 for number, _ in value.terms)
 
 
 def _without(let: ir.Let, parts: list[Freed]) -> ir.Let:
