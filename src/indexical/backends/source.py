@@ -191,7 +191,8 @@ class Module:
     def linked(self) -> str:
         """The module with its kernels imported from here."""
         lines = [f"from {KERNELS}.{file} import {', '.join(names)}" for file, names in self.kernels]
-        return self.before + "\n".join([*lines, ""] if lines else []) + self.after
+        before = self.before.replace(_TRITON, f"from {KERNELS} import triton_jit as triton\n")
+        return before + "\n".join([*lines, ""] if lines else []) + self.after
 
     def standing_alone(self) -> str:
         """The module with its kernels in it: it runs without Indexical."""
@@ -201,6 +202,8 @@ class Module:
 
 KERNELS = f"{__package__}.kernels"
 AGAIN = "torch_again"
+# What decorates kernels: in a text that is linked, our own stands in for it.
+_TRITON = "import triton\n"
 
 # What the parameters of a function of a tile are called, which takes the arrays by the names of the inputs.
 TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradients", *WINDOWS))
@@ -240,8 +243,11 @@ def _include(file: str, found: dict[str, str]) -> None:
     lines = text.splitlines()
     ours = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.level]
     for statement in reversed(ours):
-        _include(statement.module or "", found)
         end = statement.end_lineno or statement.lineno
+        if statement.module is None:
+            lines[statement.lineno - 1] = _TRITON.strip()
+            continue
+        _include(statement.module, found)
         del lines[statement.lineno - 1 : end + (lines[end] == "")]  # and a blank line below it
     found[file] = "\n".join(lines)
 

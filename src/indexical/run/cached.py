@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,9 @@ from .store import Store, current_store
 
 if TYPE_CHECKING:
     from .kernel import Call
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_KERNELS = f"{__name__.partition('.')[0]}.backends.kernels."
 
 # The parts of the plan stand in the second line, as JSON.
 _PARTS = "# "
@@ -69,27 +73,47 @@ def keep(key: str, text: str, parts: tuple[Part, ...]) -> None:
     current_store().put(key, f"{_PARTS}{shown}\n{text}")
 
 
-def lend_store() -> None:
+def lend_store(loaded: ModuleType, text: str) -> None:
     """Let kernels for a GPU keep their binaries, and the tiles that were found to be fast, where texts are kept. A text
     that stands alone keeps none."""
-    kernels = f"{__name__.partition('.')[0]}.backends.kernels."
-    launching, attending = (sys.modules.get(kernels + name) for name in ("triton_launch", "triton_attend"))
+    launching, attending = (sys.modules.get(_KERNELS + name) for name in ("triton_launch", "triton_attend"))
     if launching is not None:
         store = current_store()
         launching.binaries = store if store.problem is None else None  # type: ignore[attr-defined]
+        for name in ("triton_tile", "triton_decode"):
+            _tell_digest(sys.modules.get(_KERNELS + name), name)
+        _tell_digest(loaded, text)
     if attending is not None:
         from .tuning import choices_in_use
 
         attending.choices = choices_in_use()  # type: ignore[attr-defined]
 
 
+def _tell_digest(loaded: ModuleType | None, text: str) -> None:
+    """Tell the kernels of a module the digest of its text and of all kernels that it may import, so that Triton does
+    not have to read them; not where these are not what the files say."""
+    kernels = digest_of_kernels()
+    if loaded is not None and kernels is not None:
+        vars(loaded)["__digest__"] = hashlib.sha256(f"{kernels} {text}".encode()).hexdigest()
+
+
 @cache
 def digest_of_sources() -> str | None:
     """The digest of Indexical itself: an edit of it changes every key. None where a file has changed since this process
     loaded it, or some of it: what runs then is not what the files say."""
+    return _digest_below(_HERE)
+
+
+@cache
+def digest_of_kernels() -> str | None:
+    """The digest of the kernels that emitted texts import; None in the same cases."""
+    return _digest_below(os.path.join(_HERE, "backends", "kernels"))
+
+
+def _digest_below(folder: str) -> str | None:
     digest = hashlib.sha256()
     try:
-        for path in _sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))):
+        for path in _sources(folder):
             with open(path, "rb") as file:
                 status = os.fstat(file.fileno())
                 if max(status.st_mtime_ns, status.st_ctime_ns) > LOADED:

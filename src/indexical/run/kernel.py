@@ -367,7 +367,7 @@ def load(text: str, wanted: tuple[str, ...], parts: tuple[Part, ...]) -> Kernel:
     linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), f"<{name}>")
     sys.modules[name] = loaded
     exec(compile(text, f"<{name}>", "exec"), loaded.__dict__)
-    cached.lend_store()
+    cached.lend_store(loaded, text)
     return Kernel(loaded.program, loaded.Refused, wanted, parts)
 
 

@@ -107,7 +107,8 @@ def key_of(kernel: Any, about: tuple[Any, ...], usual: Tilings) -> str:
     """The digest of all that a choice depends on: the kernel with what it calls, its widths and dtype, the device, the
     usual tiles, and the versions of Triton and PyTorch."""
     torch, triton = sys.modules["torch"], sys.modules.get("triton")
-    source = getattr(kernel, "cache_key", None) or inspect.getsource(kernel.fn)
+    known = (getattr(kernel, name, None) for name in ("digest", "cache_key"))
+    source = next(filter(None, known), None) or inspect.getsource(kernel.fn)
     device: tuple[Any, ...] = ("none",)
     if torch.cuda.is_available():
         device = (torch.cuda.get_device_name(), torch.cuda.get_device_capability())

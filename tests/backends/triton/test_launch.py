@@ -141,6 +141,27 @@ def test_descriptors_are_part_of_a_binary() -> None:
     assert binary.scratch >= 128
 
 
+LINKED = KERNELS.replace("import triton\n", "from indexical.backends.kernels import triton_jit as triton\n", 1)
+
+
+def test_linked_kernels_are_read_when_they_are_compiled() -> None:
+    plain, linked = loaded()[0], loaded(LINKED)[0]
+    assert type(plain) is triton.JITFunction
+    given = form(linked)
+    assert given.key(HOPPER) == form(loaded(LINKED)[0]).key(HOPPER)
+    assert given.key(HOPPER) != form(loaded(LINKED.replace("x * FACTOR", "x + FACTOR"))[0]).key(HOPPER)
+    assert given.key(HOPPER) != given._replace(kernel=loaded(LINKED)[1]).key(HOPPER)
+    fixed, usual = ([(p.name, p.do_not_specialize) for p in kernel.params] for kernel in (linked, plain))
+    assert fixed == usual
+    assert not hasattr(type(linked), "raw_src")
+    assert "raw_src" not in vars(linked)
+    made, theirs = (form(kernel).compiled(HOPPER, own=True) for kernel in (linked, plain))
+    assert made._replace(image=b"") == theirs._replace(image=b"")
+    assert linked.raw_src == plain.raw_src
+    with pytest.raises(AttributeError, match="nothing"):
+        linked.nothing  # noqa: B018
+
+
 def test_keys_tell_all_that_a_binary_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     other = [
         form(types=("*fp16", "*fp32", "fp32", "i32", "i32")),

@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from . import triton_jit as triton
 from .torch_operator import define_operator, is_transformed
 
 # So many queries are few.

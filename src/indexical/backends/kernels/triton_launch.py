@@ -100,10 +100,11 @@ class Form(NamedTuple):
         """The digest of all that a binary depends on. Triton's own takes in the whole library."""
         library = os.stat(os.path.join(os.path.dirname(triton.__file__), "_C", "libtriton.so"))
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
-        versions = [3, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
+        versions = [4, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
         asked = [self.types, self.divisible, [f"{type(value)} {value}" for value in self.constants]]
         options = [self.warps, self.stages, self.registers, _OPTIONS]
-        everything = json.dumps([versions, variables, self.kernel.cache_key, asked, options])
+        source = getattr(self.kernel, "digest", None) or self.kernel.cache_key
+        everything = json.dumps([versions, variables, source, asked, options])
         return hashlib.sha256(everything.encode()).hexdigest()
 
     def compiled(self, target: Any, own: bool = False) -> Binary:
@@ -482,7 +483,7 @@ def compile_together(launches: Sequence[tuple[Any, ...]]) -> None:
     """Compile what these launches lack, side by side: one after the other, a first call would wait for their sum."""
     missing: dict[tuple[Family, tuple[Any, ...]], None] = {}
     for kernel, grid, arguments, *how in launches:
-        if 0 not in grid and type(kernel) is JITFunction and torch.version.cuda is not None:
+        if 0 not in grid and isinstance(kernel, JITFunction) and torch.version.cuda is not None:
             family = _family(kernel, arguments, *how)
             key = family.read(arguments)[0]
             if key not in family.launchers:
@@ -513,7 +514,7 @@ def launch(
     """
     if 0 in grid:
         return None
-    if type(kernel) is not JITFunction:  # Triton's interpreter
+    if not isinstance(kernel, JITFunction):  # Triton's interpreter
         kernel[tuple(grid)](*arguments, *constants)
         return None
     if torch.version.cuda is None:

@@ -4,8 +4,9 @@ result times cotangent, and the tiles that meet by labels or by a mask. This tex
 
 import os
 
-import triton
 import triton.language as tl
+
+from . import triton_jit as triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
