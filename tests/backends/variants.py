@@ -170,6 +170,9 @@ VARIANTS: dict[str, Variant] = {
     "relative bias, clamped": Variant(
         attention("", f"{DOT} + bias[h, clamp(i - j, -3, 3) + 3]", ", bias[h, r]"), TILES, sizes={"r": 7}
     ),
+    "relative bias, in pairs": Variant(
+        attention("j <= i", f"{DOT} + bias[h, min((i - j) / 2, 5)]", ", bias[h, r]"), TILES, sizes={"r": 6}
+    ),
     "relative bias, in bounds where heard": Variant(
         attention("j <= i, i - j < 4", f"{DOT} + bias[h, i - j]", ", bias[h, r]"), TILES, sizes={"r": 4}
     ),

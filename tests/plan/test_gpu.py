@@ -14,8 +14,10 @@ torch = pytest.importorskip("torch")
 
 from tests.backends.variants import DOT, SIZES, VARIANTS, attention  # noqa: E402
 
+from indexical.ir import nodes as ir  # noqa: E402
 from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
 from indexical.plan.few import SHORT_ROWS  # noqa: E402
+from indexical.plan.gpu import tables_of  # noqa: E402
 from indexical.plan.steps import Plan, Step  # noqa: E402
 from indexical.plan.target import CHUNKS, TRITON  # noqa: E402
 from indexical.run.emitting import emitted, parts_of  # noqa: E402
@@ -133,3 +135,55 @@ def test_places_of_distances_are_distinct_where_they_move_with_each(index: str, 
     text = attention("j <= i", f"{DOT} + bias[h, {index}]", ", bias[h, r]")
     source = emitted(called(text, torch.bfloat16, {"r": 40}), ("out",), False, True)[1].linked()
     assert ('("distances",), (True,)' in source, '("table",), (True,)' in source) == (distinct, not distinct)
+
+
+RULED = [
+    *("i - j", "j - i + 40", "3 * (i - j) + size(j)", "min(i - j, 5)", "max(5, 9 - max(i - j, 3))"),
+    *("-min(j - i, 4) + 4", "clamp(i - j, -3, 3) + 3", "7 - clamp(i - j, 0, 7)", "max(min(i - j, 2), 6)"),
+    "min(max(i - j, 6), 2)",
+    *("2 + min(size(j), max(j - i, 1) - 3)", "clamp(i - j, 5, 2)", "size(i) - min(i - j, size(j) - 2)"),
+]
+UNRULED = ["(i - j) / 2", "abs(i - j)", "min(i - j, 5) + max(i - j, 2)", "min(i - j, 5) * 2", "i + j"]
+
+
+@pytest.mark.parametrize("index", [*RULED, *UNRULED])
+def test_the_place_in_a_table_by_four_numbers(index: str) -> None:
+    """The rule gives the number that the index is, at every pair."""
+    program = ix.compile(f"input x[i], y[j], t[r]; let p[i, j] = x[i] * y[j] + t[{index}]; let at[i, j] = {index};").ir
+    body = program.lets[0].clauses[0].body
+    i, j = sorted(body.type.coordinates, key=str)
+    (table,) = tables_of(body, i, j)
+    rule = table.rule
+    assert (rule is None) == (index in UNRULED)
+    if rule is None:
+        return
+    for at in ({"i": a, "j": b} for a in range(9) for b in range(7)):
+        place = rule.slope * (at["i"] - at["j"]) + evaluated(rule.offset)
+        place = place if rule.least is None else max(place, evaluated(rule.least))
+        place = place if rule.most is None else min(place, evaluated(rule.most))
+        assert place == evaluated(table.index, **at), at
+
+
+SIGNS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "neg": int.__neg__, "min": min, "max": max}
+SIGNS |= {"clamp": lambda x, least, most: min(max(x, least), most)}
+
+
+def evaluated(expr: ir.Expr, **at: int) -> int:
+    """A whole number, for 9 queries and 7 keys."""
+    match expr:
+        case ir.Const(value):
+            return int(value)
+        case ir.Coord(coordinate):
+            return at[coordinate.name]
+        case ir.Size(coordinate):
+            return {"i": 9, "j": 7}[coordinate.name]
+        case ir.Map(op, arguments):
+            return SIGNS[op](*(evaluated(argument, **at) for argument in arguments))
+    raise AssertionError(expr)
+
+
+def test_an_index_of_heads_is_left_to_another_kernel() -> None:
+    text = attention("j <= i", f"{DOT} + bias[h, i - j + h]", ", bias[h, r]")
+    step = step_of(text, sizes={"r": 64})
+    assert step.kernel != TRITON
+    assert any("depends on more than query and key" in refusal.reason for refusal in step.refusals)

@@ -12,12 +12,12 @@ from ..ir.pairs import Block
 from ..ir.slices import Slice
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, substitute
+from ..ir.walk import rebuild, substitute, walk
 from ..plan.gpu import dots_of, index_ends
 from ..plan.reach import reach
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from . import arrays, contraction, library_attention, operands, sizes
-from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix
+from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, node
 from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
@@ -262,7 +262,11 @@ def operands_of(
         kind: [Name(known[n]) for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")
     }
     if parts.tables:
-        arrays += [_places(low, operand, attend, frame) for operand in parts.tables]
+        rules = [_rule(low, operand) for operand in parts.tables]
+        if all(rules):
+            numbers["whole"] += [number for rule in rules for number in rule]
+        else:
+            arrays += [_places(low, operand, attend, frame) for operand in parts.tables]
         numbers["whole"] += _distances(low, attend, frame)
     tensors = List((*queries, *keys, value, *arrays))
     more = {} if frame.total is None else {"totals": Name("True")}
@@ -295,6 +299,20 @@ def array_of(low: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> 
     value = arrays.in_order(low, value, (*present, *(axis for axis in inner if axis in value.axes)))
     value = arrays.broadcast(low, value, (*frame.batch, *inner), scope)
     return operands.folded_batch(low, value.code, len(frame.batch))
+
+
+def _rule(low: Lowering, operand: Operand) -> list[Node]:
+    """The place in a table of every distance of query and key as four numbers: steps, an offset, and the ends; none
+    where that takes more."""
+    table = operand.table
+    assert table is not None
+    rule = table.rule
+    reads = (part for part in walk(table.index) if isinstance(part, ir.Read))
+    if rule is None or rule.offset.type.coordinates or any(host_number(low, read) is None for read in reads):
+        return []
+    ends = ((rule.least, -(2**31)), (rule.most, 2**31 - 1))
+    found = [node(beyond) if end is None else sizes.number(low, end) for end, beyond in ends]
+    return [node(rule.slope), sizes.number(low, rule.offset), *found]
 
 
 def _places(low: Lowering, operand: Operand, attend: Attend, frame: Frame) -> Node:

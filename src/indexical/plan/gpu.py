@@ -59,6 +59,8 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
         if reason is not None:
             return reason
     for table in tables_of(attention.score, row, key):
+        if not table.index.type.coordinates <= {row, key}:
+            return f"`{shown(table.index)}` is an index that depends on more than query and key"
         if None in index_ends(attend, table):
             return f"`{shown(table.index)}` is an index of which the ends are not known"
     if tables_of(build.conjunction(attention.guard), row, key):
@@ -114,9 +116,74 @@ class Table:
     @property
     def is_distinct(self) -> bool:
         """Whether it changes with each step of the query, by the same number."""
-        terms = polynomial(self.index)
-        step = polynomial(substitute(self.index, {self.row: _next(self.row, self.index)})) - terms
-        return bool(step.constant)
+        return bool(_step(self.index, self.row))
+
+    @property
+    def rule(self) -> Rule | None:
+        """The place by arithmetic, where it depends on the distance of query and key alone."""
+        return _rule(self.index, self.row, self.key) if self.is_relative else None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The place of pairs in a table: so many steps for each that the key is behind its query, and an offset; then at
+    least one number, then at most another, None where there is none."""
+
+    slope: int
+    offset: ir.Expr
+    least: ir.Expr | None = None
+    most: ir.Expr | None = None
+
+    def plus(self, more: ir.Expr) -> Rule:
+        def moved(end: ir.Expr) -> ir.Expr:
+            return build.apply("+", (end, more), "whole", end.span)
+
+        return Rule(self.slope, moved(self.offset), self.least and moved(self.least), self.most and moved(self.most))
+
+    def negative(self) -> Rule:
+        def turned(end: ir.Expr) -> ir.Expr:
+            return build.apply("neg", (end,), "whole", end.span)
+
+        found = Rule(-self.slope, turned(self.offset), None, self.least and turned(self.least))
+        return found if self.most is None else found.at_least(turned(self.most))
+
+    def at_least(self, end: ir.Expr) -> Rule:
+        """What ends below it, and what is above it, ends there."""
+        least = end if self.least is None else build.apply("max", (self.least, end), "whole", end.span)
+        most = None if self.most is None else build.apply("max", (self.most, end), "whole", end.span)
+        return Rule(self.slope, self.offset, least, most)
+
+    def at_most(self, end: ir.Expr) -> Rule:
+        most = end if self.most is None else build.apply("min", (self.most, end), "whole", end.span)
+        return Rule(self.slope, self.offset, self.least, most)
+
+
+def _rule(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Rule | None:
+    """A function of the distance of query and key as a rule; None where it is more than sums and ends."""
+    slope = _step(expr, row)
+    if slope is not None:
+        zero = build.whole(0, expr.span)
+        return Rule(slope, substitute(expr, {row: zero, key: zero}))
+    match expr:
+        case ir.Map("neg", (inner,)):
+            found = _rule(inner, row, key)
+            return found and found.negative()
+        case ir.Map("-", (left, right)):
+            negative = build.apply("neg", (right,), "whole", right.span)
+            return _rule(build.apply("+", (left, negative), "whole", expr.span), row, key)
+        case ir.Map("clamp", (inner, least, most)):
+            ends = build.apply("max", (inner, least), "whole", expr.span)
+            return _rule(build.apply("min", (ends, most), "whole", expr.span), row, key)
+        case ir.Map("+" | "min" | "max" as op, (left, right)):
+            inner, end = (right, left) if not left.type.coordinates else (left, right)
+            found = None if end.type.coordinates else _rule(inner, row, key)
+            return found and {"+": found.plus, "min": found.at_most, "max": found.at_least}[op](end)
+    return None
+
+
+def _step(expr: ir.Expr, row: Coordinate) -> int | None:
+    """The number by which a whole number changes with each step of the query; None where that varies."""
+    return (polynomial(substitute(expr, {row: _next(row, expr)})) - polynomial(expr)).constant
 
 
 def table_of(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Table | None:

@@ -118,13 +118,22 @@ class Program(NamedTuple):
     again: tuple[Any, ...]
     striped: bool
 
+    @property
+    def tables(self) -> int:
+        """The number of tables that have a gradient."""
+        return sum(map(_is_banked, self.levels, self.learned))
+
+
+def _is_banked(level: str, learned: bool) -> bool:
+    return learned and level in ("table", "distances")
+
 
 class Operands(NamedTuple):
     """Queries, keys and values as (batch, head, place, width), further arrays as (batch, head, …), and numbers.
 
-    `places` say of each table at which of its places every distance of a query from a key is read, `ahead` how far a
-    key is ahead of its query at least and at most. The kind of `work` decides the sizes of tiles; `owner` is the
-    forward kernel.
+    `places` say of each table at which of its places every distance of a query from a key is read: by an array or None,
+    and by the four numbers of a rule; `ahead` is how far a key is ahead of its query at least and at most. The kind of
+    `work` decides the sizes of tiles; `owner` is the forward kernel.
     """
 
     queries: Sequence[Tensor]
@@ -132,7 +141,7 @@ class Operands(NamedTuple):
     value: Tensor
     arrays: Sequence[Tensor]
     numbers: Sequence[float]
-    places: Sequence[Tensor] = ()
+    places: Sequence[tuple[Tensor | None, *tuple[float, ...]]] = ()
     ahead: tuple[int, int] = (0, 0)
     work: str = ""
     owner: Any = None
@@ -146,7 +155,12 @@ class Operands(NamedTuple):
         if program.backward_table is None:
             return cls(queries, keys, value, arrays, (*wholes, *reals), work=program.work)
         *wholes, low, high = wholes
-        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), arrays[count:], (low, high), program.work)
+        places: list[tuple[Tensor | None, *tuple[float, ...]]] = [(array, 0, 0, 0, 0) for array in arrays[count:]]
+        if not places:
+            own = len(wholes) - 4 * program.tables
+            places = [(None, *wholes[at : at + 4]) for at in range(own, len(wholes), 4)]
+            wholes = wholes[:own]
+        return cls(queries, keys, value, arrays[:count], (*wholes, *reals), places, (low, high), program.work)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -258,7 +272,7 @@ def _banked(
     places = iter(given.places)
     _, _, rows, keys = given.shape
     for array, level, learned in zip(given.arrays, program.levels, program.learned, strict=True):
-        if level not in ("table", "distances") or not learned:
+        if not _is_banked(level, learned):
             arrays.append(array)
             strides += array.stride()
             continue
@@ -270,7 +284,8 @@ def _banked(
         size = count * tiling.rows * tiling.keys
         bank = tape.keep(torch.empty((*shape, size), dtype=array.dtype, device=array.device))
         numbers = (shape[1], rows, keys, array.shape[2], count)
-        arguments = (array, next(places), bank, *array.stride(), *numbers)
+        at, *rule = next(places)
+        arguments = (array, at, bank, *array.stride(), *numbers, *rule)
         tape.launch(bank_kernel, (shape[0] * shape[1] * count,), arguments, (tiling.rows, tiling.keys, flipped), 4, 1)
         arrays.append(bank)
         strides += [bank.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)] + [1]
@@ -451,7 +466,7 @@ def _launch_backward(
     operands = (*given.queries, *given.keys, given.value, gradient, total, delta)
     eights = _eights(*given.queries, *given.keys, given.value, gradient)
     numbers = (heads, rows, keys, *given.numbers)
-    of_table = [(x, need, level) for x, level, learned, need in wants if learned and level in ("table", "distances")]
+    of_table = [(x, need, level) for x, level, learned, need in wants if _is_banked(level, learned)]
     strips = Strips.of(program, given, sum(need for _, need, _ in of_table))
     room = strips.heads * strips.size
     parts = [tape.keep(total.new_empty(room)) if need and room else total for _, need, _ in of_table]
@@ -529,8 +544,8 @@ def _launch_backward(
             if need:
                 arguments = (part, summed, rows, keys, diagonals, top)
                 tape.launch(diagonals_kernel, grid, arguments, (*tiling[:2], 256), 4, 1)
-    for (x, need, level), summed, at in zip(of_table, sums, given.places, strict=True):
-        arguments = (summed, at, x, rows + keys - 1, x.shape[2])
+    for (x, need, level), summed, (at, *rule) in zip(of_table, sums, given.places, strict=True):
+        arguments = (summed, at, x, rows, keys, x.shape[2], *rule)
         if need and level == "distances":
             grid = (batch * heads * _ceiling(rows + keys - 1, 256),)
             tape.launch(distance_kernel, grid, arguments, (256,), 4, 1)

@@ -432,10 +432,23 @@ def _store_met(found, there, first, last, full_first, full_last, count):  # type
     tl.store(found + 3, end, mask=there)
 
 
-@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count"])  # type: ignore[untyped-decorator]
+@triton.jit
+def place_at(places_ptr, n, n_rows, n_keys, slope, offset, least, most):  # type: ignore[no-untyped-def]
+    """The places in a table of distances of a query from its key, counted from the least that there is: from an array,
+    or by their rule."""
+    n = tl.minimum(tl.maximum(n, 0), n_rows + n_keys - 2)
+    if places_ptr is None:
+        place = (n - (n_keys - 1)).to(tl.int64) * slope + offset
+        place = tl.minimum(tl.maximum(place, least), most)
+    else:
+        place = tl.load(places_ptr + n)
+    return place
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "count", "slope", "offset", "least", "most"])  # type: ignore[untyped-decorator]
 def bank_kernel(  # type: ignore[no-untyped-def]
     table_ptr, places_ptr, bank_ptr, table_b, table_h, table_at,
-    n_heads, n_rows, n_keys, length, count,
+    n_heads, n_rows, n_keys, length, count, slope, offset, least, most,
     ROWS: tl.constexpr, KEYS: tl.constexpr, FLIPPED: tl.constexpr,
 ):
     """One tile of a bank: what a table has for every pair of queries and keys at one distance of their tiles. A table
@@ -446,8 +459,8 @@ def bank_kernel(  # type: ignore[no-untyped-def]
     furthest = (tl.cdiv(n_keys, KEYS) - 1) * KEYS
     rows, keys = tl.arange(0, ROWS)[:, None], tl.arange(0, KEYS)[None, :]
     apart = number * (ROWS if ROWS < KEYS else KEYS) - furthest + rows - keys
-    distance = tl.minimum(tl.maximum(apart + n_keys - 1, 0), n_rows + n_keys - 2)
-    place = tl.minimum(tl.maximum(tl.load(places_ptr + distance), 0), length - 1)
+    place = place_at(places_ptr, apart + n_keys - 1, n_rows, n_keys, slope, offset, least, most)
+    place = tl.minimum(tl.maximum(place, 0), length - 1)
     tile = tl.load(table_ptr + b * table_b + h * table_h + place * table_at)
     spots = keys * ROWS + rows if FLIPPED else rows * KEYS + keys
     tl.store(bank_ptr + far(tl.program_id(0), ROWS * KEYS) + spots, tile)
@@ -543,20 +556,23 @@ def diagonals_kernel(  # type: ignore[no-untyped-def]
     tl.store(found_ptr + far(at, n_rows + n_keys - 1) + n, own, mask=n < n_rows + n_keys - 1)
 
 
-@triton.jit(do_not_specialize=["distances", "length"])  # type: ignore[untyped-decorator]
-def distance_kernel(sums_ptr, places_ptr, found_ptr, distances, length, MANY: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "slope", "offset", "least", "most"])  # type: ignore[untyped-decorator]
+def distance_kernel(  # type: ignore[no-untyped-def]
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, slope, offset, least, most, MANY: tl.constexpr,
+):
     """The gradient of a table in which each distance has a place of its own, at some of them."""
+    distances = n_rows + n_keys - 1
     blocks = tl.cdiv(distances, MANY)
     at = tl.program_id(0) // blocks
     n = (tl.program_id(0) % blocks) * MANY + tl.arange(0, MANY)
-    place = tl.load(places_ptr + n, mask=n < distances, other=-1)
+    place = place_at(places_ptr, n, n_rows, n_keys, slope, offset, least, most)
     value = tl.load(sums_ptr + far(at, distances) + n, mask=n < distances, other=0.0)
-    tl.store(found_ptr + far(at, length) + place, value, mask=(place >= 0) & (place < length))
+    tl.store(found_ptr + far(at, length) + place, value, mask=(n < distances) & (place >= 0) & (place < length))
 
 
-@triton.jit(do_not_specialize=["distances", "length"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_rows", "n_keys", "length", "slope", "offset", "least", "most"])  # type: ignore[untyped-decorator]
 def place_kernel(  # type: ignore[no-untyped-def]
-    sums_ptr, places_ptr, found_ptr, distances, length,
+    sums_ptr, places_ptr, found_ptr, n_rows, n_keys, length, slope, offset, least, most,
     OWN: tl.constexpr, MANY: tl.constexpr, SEVERAL: tl.constexpr,
 ):
     """The gradient of some entries of a table in which several distances may have the same place: they are added in
@@ -566,13 +582,14 @@ def place_kernel(  # type: ignore[no-untyped-def]
     own = (tl.program_id(0) % blocks) * OWN
     entries = own + tl.arange(0, OWN)
     found = tl.zeros((OWN,), tl.float32)
+    distances = n_rows + n_keys - 1
     sums = sums_ptr + far(at, distances)
     for n0 in tl.range(0, distances, MANY, num_stages=1):
-        places = tl.load(places_ptr + tl.minimum(n0 + tl.arange(0, MANY), distances - 1))
+        places = place_at(places_ptr, n0 + tl.arange(0, MANY), n_rows, n_keys, slope, offset, least, most)
         if (tl.min(places, 0) < own + OWN) & (tl.max(places, 0) >= own):
             for n1 in tl.range(n0, tl.minimum(n0 + MANY, distances), SEVERAL, num_stages=1):
                 n = n1 + tl.arange(0, SEVERAL)
-                place = tl.load(places_ptr + tl.minimum(n, distances - 1))
+                place = place_at(places_ptr, n, n_rows, n_keys, slope, offset, least, most)
                 value = tl.load(sums + n, mask=n < distances, other=0.0)
                 found += tl.sum(tl.where(place[:, None] == entries[None, :], value[:, None], 0.0), 0)
     tl.store(found_ptr + far(at, length) + entries, found, mask=entries < length)
