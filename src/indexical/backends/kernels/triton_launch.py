@@ -49,6 +49,8 @@ _POINTERS = {
 _CODES = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 _STAGED = ("3.6.", "3.9.")  # Versions of Triton whose stages of compilation are known to be called as below.
 _OPTIONS = {"enable_fp_fusion": True}  # Triton's versions differ in what they do where nothing is said.
+# Without the lines of the text that instructions come from, which are most of a binary.
+_ASSEMBLED = {"ptx_options": "-suppress-debug-info"}
 _VARIABLES = ("TRITON_", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "AMDGCN_", "USE_")
 
 
@@ -102,14 +104,14 @@ class Form(NamedTuple):
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_VARIABLES))
         versions = [4, triton.__version__, library.st_size, library.st_mtime_ns, _driver_version(), str(target)]
         asked = [self.types, self.divisible, [f"{type(value)} {value}" for value in self.constants]]
-        options = [self.warps, self.stages, self.registers, _OPTIONS]
+        options = [self.warps, self.stages, self.registers, _OPTIONS, _ASSEMBLED]
         source = getattr(self.kernel, "digest", None) or self.kernel.cache_key
         everything = json.dumps([versions, variables, source, asked, options])
         return hashlib.sha256(everything.encode()).hexdigest()
 
     def compiled(self, target: Any, own: bool = False) -> Binary:
         """The kernel, compiled: with Triton's own cache, or stage by stage without it."""
-        options = {**_OPTIONS, "num_warps": self.warps, "num_stages": self.stages}
+        options = {**_OPTIONS, **_ASSEMBLED, "num_warps": self.warps, "num_stages": self.stages}
         options |= {"maxnreg": self.registers} if self.registers else {}
         if own:
             image, about = _staged(self.source(), target, options)
