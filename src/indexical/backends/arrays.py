@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.conditions import fails
-from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
+from ..ir.types import DEFAULT_DTYPE, SHORT, Coordinate, Dtype, widest
 from . import sizes
 from .base import Value
 from .code import Attribute, Call, Infix, Name, Node, Prefix, call, chain, method
@@ -14,9 +14,10 @@ from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted
 
-# Signs for which a library that computes in more bits than it stores rounds once.
-_ROUNDED = ("+", "-", "*", "/")
-_ADD_SCALED = "add_scaled"
+# What a library calls the signs that it may round by themselves.
+_SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+# The helpers that compute with arrays of 16 bits and round once: with a sign, or a sum of which one part is scaled.
+_ROUNDED, _ADD_SCALED = Name("rounded"), Name("add_scaled")
 
 # ------------------------------------------------------------------- dtypes
 
@@ -35,8 +36,12 @@ def widened(low: Lowering, value: Value) -> Value:
     if not narrow or value.python or widest((value.dtype, low.compute)) != low.compute:
         return value
     wide = cast_to(low, value, low.compute)
-    short = value.dtype in ("f16", "bf16") and low.compute == "f32" and low.text.dialect.rounds_once
-    return replace(wide, narrow=value) if short and low.unbounded is None and not low.text.loops else wide
+    return replace(wide, narrow=value) if value.dtype in SHORT and low.compute == "f32" and _rounds(low) else wide
+
+
+def _rounds(low: Lowering) -> bool:
+    """Whether operations round by themselves here, in a library that does: arrays are whole, and no loop is around."""
+    return bool(low.text.dialect.rounds_once) and low.unbounded is None and not low.text.loops
 
 
 def as_array(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
@@ -63,11 +68,11 @@ def cast_to(low: Lowering, value: Value, dtype: Dtype) -> Value:
     """Rounded to a dtype. NumPy has no bf16: it is a float32 of fewer digits."""
     if value.dtype == dtype:
         return value
-    for kept in (value.narrow, value.rounded) if value.kind == "real" else ():
-        if kept is not None and kept.dtype == dtype:
-            if isinstance(kept.code, Call) and kept.code.function == Name(_ADD_SCALED):
-                low.text.helper(_ADD_SCALED)
-            return kept
+    for short in (value.narrow, value.once):
+        if value.kind == "real" and short is not None and short.dtype == dtype:
+            if isinstance(short.code, Call) and short.code.function in (_ROUNDED, _ADD_SCALED):
+                low.text.helper(short.code.function.text)
+            return short
     if dtype == "bf16" and not low.text.dialect.has_bfloat16:
         value = value if value.dtype == "f32" else low.text.dialect.cast(value, "f32")
         return value.but(call(low.text.helper("round_bf16"), value.code), dtype="bf16")
@@ -106,8 +111,8 @@ def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: D
                 return Value(added_product(*product.product, other), axes, "real", dtype)
     left, right = (aligned(value, axes) for value in values)
     python = left.python and right.python
-    code, once = Infix(op, *_mixed(op, values, axes)), _once(op, values, axes)
-    value = Value(code, axes, expr.type.kind, None if python else dtype, python, rounded=once)
+    code, once = Infix(op, *_mixed(op, values, axes)), _once(low, op, values, axes)
+    value = Value(code, axes, expr.type.kind, None if python else dtype, python, once=once)
     if op != "*" or value.kind != "real" or left.python or right.python:
         return value
     narrow = [side.narrow for side in values if side.narrow is not None]
@@ -121,7 +126,7 @@ def _mixed(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> tuple[
     """The sides of a sign. One that was only widened is taken as it is stored beside an array of 32 bits: the library
     widens it by itself, and no copy is made."""
     left, right = values
-    if op in _ROUNDED and left.axes and right.axes and left.dtype == right.dtype == "f32":
+    if op in _SIGNS and left.axes and right.axes and left.dtype == right.dtype == "f32":
         if right.narrow is not None:
             right = right.narrow
         elif left.narrow is not None:
@@ -129,17 +134,29 @@ def _mixed(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> tuple[
     return aligned(left, axes).code, aligned(right, axes).code
 
 
-def _once(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value | None:
-    """The result in 16 bits, of sides that were widened from those: the library computes in 32 bits, and rounds once.
-    A factor that is repeated along an axis is not taken so: on the way back what is summed would be rounded first."""
-    left, right = (value.narrow for value in values)
-    if left is None or right is None:
-        return _scaled_sum(op, values, axes)
-    if op not in _ROUNDED or left.kind != "real" or left.dtype != right.dtype:
+def _once(low: Lowering, op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value | None:
+    """The result of a sign in the 16 bits of its definition, computed in 32 and rounded once; None where that takes a
+    cast. Of arrays that are stored so the library gives it, on the way back too: but not of a factor that is repeated
+    along an axis, whose gradient is a sum, nor of what is divided by an array. A number of Python may be a factor: what
+    it is added to would round it first. Else a helper does, which knows whether there is a way back."""
+    dtype, (left, right) = low.dtypes.get(low.text.subject), values
+    if op not in low.text.dialect.rounds_once or dtype is None or dtype not in SHORT or not _rounds(low):
         return None
-    if op in "*/" and not left.axes == right.axes == axes:
+    if any(value.kind != "real" or (value.narrow or value).dtype not in (dtype, "f32", None) for value in values):
         return None
-    return Value(Infix(op, aligned(left, axes).code, aligned(right, axes).code), axes, "real", left.dtype)
+    scaled = _scaled_sum(op, values, axes)
+    if scaled is not None:
+        return scaled
+    sides = [aligned(value.narrow or value, axes).code for value in values]
+    stored = sum(value.narrow is not None for value in values)
+    if stored == 2 and (op in "+-" or (op == "*" and left.axes == right.axes)):
+        return Value(Infix(op, *sides), axes, "real", dtype)
+    if stored == 1 and ((right.python and op in "*/") or (left.python and op == "*")):
+        return Value(Infix(op, *sides), axes, "real", dtype)
+    if not left.axes or not right.axes:
+        return None
+    sign = Name(f"{low.text.dialect.module}.{_SIGNS[op]}")
+    return Value(call(_ROUNDED, sign, *sides, low.text.dialect.dtype(dtype)), axes, "real", dtype)
 
 
 def _scaled_sum(op: str, values: list[Value], axes: tuple[Coordinate, ...]) -> Value | None:

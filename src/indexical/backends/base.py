@@ -23,9 +23,9 @@ WIDEST = 96
 class Value:
     """An array as code: `axes` name its axes in order. `python` marks a plain Python number, which is weak: it has no
     dtype, and takes that of the array it meets. `turned` is the value from before its axes were put in another order,
-    where nothing else was done to it; `product` are the sign of a product and its two factors (`scale` where
-    both are arrays of 16 bits that were widened); `narrow` is the value in fewer bits, as it is stored, where it was
-    only widened; `rounded` is the value in 16 bits, by one call of the library."""
+    where nothing else was done to it; `product` are the sign of a product and its two factors (`scale` where both are
+    stored in fewer bits, and were widened); `narrow` is the value as it is stored in fewer bits, where it was only
+    widened, and `once` the value rounded to fewer bits by the operation that it comes from."""
 
     code: Node
     axes: tuple[Coordinate, ...]
@@ -35,12 +35,11 @@ class Value:
     turned: Value | None = None
     product: tuple[str, Value, Value] | None = None
     narrow: Value | None = None
-    rounded: Value | None = None
+    once: Value | None = None
 
     def but(self, code: Node, **changes: Any) -> Value:
         """The value with another code, and whatever else changes with it."""
-        without = {"turned": None, "product": None, "narrow": None, "rounded": None}
-        return replace(self, code=code, **{**without, **changes})
+        return replace(self, code=code, **{"turned": None, "product": None, "narrow": None, "once": None, **changes})
 
     @property
     def is_named(self) -> bool:
@@ -72,7 +71,7 @@ class Dialect(Protocol):
 
     has_devices: bool  # An array that is made has to say where.
     has_bfloat16: bool
-    rounds_once: bool  # Arithmetic of arrays of 16 bits is done in 32 bits and rounded once.
+    rounds_once: frozenset[str]  # Operations on arrays of 16 bits that are done in 32 and rounded once, there and back.
     updates_in_place: bool  # `x[0] = y`; without it, a store makes a new array.
     fills_rows: bool  # The rows of a recurrence go into one array: nothing has to be differentiated through it.
     differentiates: bool  # A value that a guard removes still has a derivative, which has to be finite.

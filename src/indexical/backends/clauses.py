@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Dtype
+from ..ir.types import SHORT, Dtype
 from ..ir.walk import renamed_apart
 from ..plan.appends import Append, find_append
 from ..plan.puts import find_put
@@ -144,7 +144,7 @@ def turn_to(low: Lowering, let: ir.Let) -> None:
     computed with 32."""
     low.text.subject = let.name
     dtype = low.dtypes[let.name] if let.kind == "real" else "f64"
-    low.compute = "f32" if dtype in ("f16", "bf16") else dtype
+    low.compute = "f32" if dtype in SHORT else dtype
     low.label = step_name(low, let)
 
 

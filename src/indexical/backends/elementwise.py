@@ -145,11 +145,16 @@ def real_function(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype
     if values[0].python and expr.op == "sqrt" and _is_counted(expr):
         return plain(call("math.sqrt", values[0].code), "real")
     axes = joined(values, scope.order)
+    short = values[0].narrow if expr.op in low.text.dialect.rounds_once else None
     values = [aligned(value, axes) for value in values]
     if expr.op not in ("max", "min") or all(value.python for value in values):
         values = integers.leading(low, values)
     op = "root" if expr.op == "rsqrt" and _is_never_negative_zero(expr.arguments[0]) else expr.op
-    return Value(low.text.dialect.function(op, values, low.text), axes, "real", dtype or values[0].dtype)
+    code, once = low.text.dialect.function(op, values, low.text), None
+    if short is not None:
+        of = [aligned(short, axes)]
+        once = Value(low.text.dialect.function(op, of, low.text), axes, "real", short.dtype)
+    return Value(code, axes, "real", dtype or values[0].dtype, once=once)
 
 
 def logic(low: Lowering, expr: ir.Map, scope: Scope) -> Value:

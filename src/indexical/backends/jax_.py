@@ -207,7 +207,7 @@ class Jax(NumPy):
 
     has_devices = False
     has_bfloat16 = True
-    rounds_once = False
+    rounds_once: frozenset[str] = frozenset()
     updates_in_place = False
     fills_rows = False
     differentiates = True

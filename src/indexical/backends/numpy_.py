@@ -27,7 +27,7 @@ class NumPy:
 
     has_devices = False
     has_bfloat16 = False
-    rounds_once = False
+    rounds_once: frozenset[str] = frozenset()
     updates_in_place = True
     fills_rows = True
     differentiates = False

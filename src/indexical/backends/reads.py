@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import nodes as ir
-from ..ir.types import STORED_ONLY
+from ..ir.types import SHORT, STORED_ONLY
 from . import arrays, indexing, recurrent_rows
 from .base import Value
 from .code import Name
@@ -24,7 +24,7 @@ def read(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
         value = low.text.dialect.cast(value, low.compute)
     if value.dtype in STORED_ONLY:
         value = replace(low.text.dialect.cast(value, "i32"), narrow=value)
-    if low.widens and value.dtype in ("f16", "bf16"):
+    if low.widens and value.dtype in SHORT:
         value = low.text.dialect.cast(value, "f32")
     return value
 

@@ -26,7 +26,7 @@ def held(low: Lowering, value: Value) -> Value:
     return replace(
         low.text.keep(value, "kept" if value.kind == "bool" else low.label),
         narrow=value.narrow if value.kind == "real" else None,
-        rounded=value.rounded,
+        once=value.once,
     )
 
 

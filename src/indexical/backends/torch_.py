@@ -39,7 +39,7 @@ class Torch:
 
     has_devices = True
     has_bfloat16 = True
-    rounds_once = True
+    rounds_once = frozenset((*"+-*/", *(name for name, row in FUNCTIONS.items() if row.torch.once)))
     updates_in_place = True
     fills_rows = False
     differentiates = True

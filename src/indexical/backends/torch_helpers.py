@@ -42,6 +42,15 @@ def add_scaled(x, y, factor, sign=1):
         return torch.addcmul(x, y, factor.to(torch.float32), value=sign).to(x.dtype)
     return torch.addcmul(x, y, factor, value=sign)
 ''',
+    "rounded": '''
+def rounded(sign, x, y, dtype):
+    """The sum, difference, product or quotient of arrays in 32 bits, rounded to 16. Where nothing is differentiated,
+    one kernel of a GPU does both."""
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if x.is_cpu or traced or learns(x, y) or torch.autograd.forward_ad._current_level >= 0:
+        return sign(x.to(torch.float32), y).to(dtype)
+    return sign(x, y, out=torch.empty(torch.broadcast_shapes(x.shape, y.shape), dtype=dtype, device=x.device))
+''',
     "captured": '''
 def captured(x):
     """Whether x goes into a CUDA graph, or whoever calls does not want to wait for the device: nobody looks at x."""

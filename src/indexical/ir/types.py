@@ -40,6 +40,9 @@ DTYPES_BY_NAME: dict[str, Dtype] = {name: dtype for dtype, name in LIBRARY_NAMES
 # The dtype of what only weak things are made of.
 DEFAULT_DTYPE: dict[Kind, Dtype] = {"bool": "bool", "whole": "i64", "real": "f64"}
 
+# Reals of 16 bits: they are computed with 32.
+SHORT: frozenset[Dtype | None] = frozenset(("f16", "bf16"))
+
 # Dtypes that only inputs are stored in: whatever reads one has `i32`.
 STORED_ONLY: frozenset[Dtype | None] = frozenset(("i8", "u8"))
 
@@ -57,7 +60,7 @@ _WIDTH: dict[Dtype, int] = {"bool": 0, "i32": 1, "i64": 2, "f16": 1, "bf16": 1, 
 def widest(dtypes: Iterable[Dtype | None]) -> Dtype | None:
     """The dtype that holds all of these, of one kind; None where all are weak."""
     known = [dtype for dtype in dtypes if dtype is not None]
-    if {"f16", "bf16"} <= set(known):
+    if set(known) >= SHORT:
         known.append("f32")
     return max(known, key=_WIDTH.__getitem__, default=None)
 

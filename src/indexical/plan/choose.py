@@ -12,7 +12,7 @@ from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import SHORT, Coordinate, Dtype
 from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
@@ -193,7 +193,7 @@ def _contracted(
     found: Recognized, needed: set[str], dtypes: Mapping[str, Dtype]
 ) -> tuple[Recognized, dict[str, list[Refusal]]]:
     """Attentions whose scores at distances are products of matrices. In 16 bits that would round them once more."""
-    return (found, {}) if {"f16", "bf16"} & set(dtypes.values()) else contract(found, needed)
+    return (found, {}) if SHORT & set(dtypes.values()) else contract(found, needed)
 
 
 def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:

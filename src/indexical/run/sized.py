@@ -32,7 +32,7 @@ _ALL_POINTS = 1 << 18
 _LINEAR = "torch.nn.functional.linear"
 # Kernels that read the arrays they are given, and return none of them.
 _READERS = frozenset(
-    ("attend_masked", "attend_scores", "take", "torch.nn.functional.scaled_dot_product_attention", "torch.where")
+    "attend_masked attend_scores rounded take torch.nn.functional.scaled_dot_product_attention torch.where".split()
 )
 _PLAIN = (int, float, bool, str, type(None))
 
