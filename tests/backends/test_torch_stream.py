@@ -66,6 +66,23 @@ def test_stream_as_written_out(size: str, name: str, masked: bool) -> None:
         assert error(got, want) < 1e-11
 
 
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+def test_stream_in_a_graph_looks_at_no_bounds(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is captured goes over all keys, and hears those that the bounds say; one that nobody hears may be NaN."""
+    query, key, value, bias = drawn((2, 2, 3, 4), (2, 2, 9, 4), (2, 2, 9, 5), (3, 9))
+    lower, upper = torch.tensor([0, 2, 4]), torch.tensor([5, 7, 4])
+    mask = drawn((3, 9), seed=5)[0] < 0.5
+    attend, arrays = (CAPPED_MASKED, [query, key, bias, mask]) if masked else (CAPPED, [query, key, bias])
+    wanted = attend(arrays, value, lower, upper)
+    for array in (key, value):
+        array[:, :, 7:] = math.nan
+    looked = torch_stream.Bounds.of(lower, upper, 9)
+    monkeypatch.setattr(torch_stream, "is_captured", lambda tensor: True)
+    assert error(attend(arrays, value, lower, upper), wanted) < 1e-12
+    unseen = torch_stream.Bounds.of(lower, upper, 9)
+    assert (looked.most.tolist(), unseen.most.tolist()) == ([5, 7, 0], [9, 9, 9])
+
+
 def test_stream_gradients_by_differences() -> None:
     query, key, value, bias = asking(drawn((2, 2, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2), (5, 6)))
     bounds = torch.zeros(5, dtype=torch.int64), torch.arange(5) + 1

@@ -88,6 +88,11 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def is_captured(tensor: Tensor) -> bool:
+    """Whether a tensor goes into a CUDA graph, or whoever calls does not want to wait: nobody looks at its numbers."""
+    return tensor.is_cuda and (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() > 0)
+
+
 def row_totals(total: Tensor) -> Tensor:
     """The logarithm of the total weight of rows as it is handed out: -inf for a row that hears nothing."""
     return total.masked_fill(total == math.inf, -math.inf)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .torch_operator import differentiable, row_totals, sink_gradient
+from .torch_operator import differentiable, is_captured, row_totals, sink_gradient
 
 Span = tuple[int, int]
 LOG2E = math.log2(math.e)
@@ -44,17 +44,22 @@ class Scoring(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Row n hears at most the keys from `lower[…, n]` up to `upper[…, n]`; the hulls are over all but the rows."""
+    """Row n hears at most the keys from `lower[…, n]` up to `upper[…, n]`; the hulls are over all but the rows. Where a
+    call is `captured`, nobody may look at them: the hulls are of all keys."""
 
     lower: Tensor
     upper: Tensor
     least: Tensor
     most: Tensor
+    captured: bool = False
 
     @classmethod
     def of(cls, lower: Tensor, upper: Tensor, size: int) -> "Bounds":
         """Bounds clipped to the keys there are. A row that hears nothing is in no hull."""
         lower, upper = lower.clamp(0, size), upper.clamp(0, size)
+        rows = upper.shape[-1]
+        if is_captured(upper):
+            return cls(lower, upper, torch.zeros(rows, dtype=torch.int64), torch.full((rows,), size), captured=True)
         empty = upper <= lower
         flat = (math.prod(empty.shape[:-1]), empty.shape[-1])
         if flat[0] == 0:
@@ -66,7 +71,7 @@ class Bounds(NamedTuple):
     def inside(self, rows: Span, keys: Span) -> Tensor | None:
         """A mask of the keys that the rows attend to; None for all."""
         lower, upper = (bound[..., rows[0] : rows[1], None] for bound in (self.lower, self.upper))
-        if int(lower.max()) <= keys[0] and int(upper.min()) >= keys[1]:
+        if not self.captured and int(lower.max()) <= keys[0] and int(upper.min()) >= keys[1]:
             return None
         places = torch.arange(*keys, device=lower.device)
         return (places >= lower) & (places < upper)
@@ -91,7 +96,7 @@ def _tiles_used(
         if scoring.allowed is not None:
             further = scoring.allowed(arrays, rows, block)
             allowed = further if allowed is None else allowed if further is None else allowed & further
-        for keys in _used(allowed, block):
+        for keys in (block,) if bounds.captured else _used(allowed, block):
             yield keys, None if allowed is None else allowed[..., keys[0] - start : keys[1] - start]
 
 
@@ -123,11 +128,16 @@ def _used(allowed: Tensor | None, block: Span) -> list[Span]:
     """The stretches of a block of keys that some row hears."""
     if allowed is None:
         return [block]
-    used = allowed.expand(*allowed.shape[:-1], block[1] - block[0]).view(torch.uint8).flatten(0, -2).amax(0)
+    used = _heard(allowed, block)
     if bool(used.all()):
         return [block]
     edges = torch.diff(torch.nn.functional.pad(used, (1, 1))).nonzero().flatten().add(block[0]).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _heard(allowed: Tensor, block: Span) -> Tensor:
+    """Of each key of a block, whether some row hears it: 1 or 0."""
+    return allowed.expand(*allowed.shape[:-1], block[1] - block[0]).view(torch.uint8).flatten(0, -2).amax(0)
 
 
 def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
@@ -208,7 +218,10 @@ def _stream(
             if running is not None:
                 weights = running.weigh(weights, allowed)
             weights = weights.reshape(count, -1, keys[1] - keys[0])
-            gathered.view(count, -1, width).baddbmm_(weights, _slab(value, keys, wide))
+            carried = _slab(value, keys, wide)
+            if bounds.captured and allowed is not None:  # What nobody hears is there, and may be anything.
+                carried = carried.masked_fill(_heard(allowed, keys)[:, None] == 0, 0.0)
+            gathered.view(count, -1, width).baddbmm_(weights, carried)
         for whole, part in zip(kept, () if running is None else running.finish(), strict=True):
             whole[..., start : rows[1]] = part.squeeze(-1)
         out[..., start : rows[1], :] = gathered
