@@ -286,7 +286,7 @@ def measure_on_gpu(
             states[name], found[name] = decode.step(x[n : n + 1], states[name])
         for one in found.values():
             assert (one.float().cpu() - whole[n : n + 1]).norm() <= far * whole[n : n + 1].norm()
-    captured = [type(graph).__name__ for graph in states["ours"]._store.graphs.values()]
+    captured = [type(graph).__name__ for graph in states["ours"]._store.captures.graphs.values()]
     assert captured == ["Captured"], decoders["ours"].uncaptured
 
     def stepping(name: str) -> Callable[[], Any]:

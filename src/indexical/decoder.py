@@ -26,7 +26,15 @@ from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.paged import Paged, Pools
 from .run.ragged import Ragged, assembled, first_pass, lengths_of, step_each
 from .run.repeated import Repeated
-from .run.rooms import Room, check_capacity, check_room, first_pass_in_room, tables_in_room, without_room
+from .run.rooms import (
+    Room,
+    check_capacity,
+    check_room,
+    first_pass_in_room,
+    on_their_device,
+    tables_in_room,
+    without_room,
+)
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split
@@ -105,6 +113,8 @@ class Decoder:
         # The place of each argument of a step; the arguments of the latest that stay what they are.
         self._takes = {name: place for place, name in enumerate(self._step.inputs)}
         self._placed: tuple[dict[str, Any], list[Any]] = ({}, [])
+        # What stays the same as the latest `prefill` was given it, and as steps take it.
+        self._latest: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         self._caller = Caller(self._step._engine, None if self._is_data else self._repeated())
         if sum(value.numel() for value in weights.values() if tensors.is_tensor(value)) > _MANY:
             self._caller.wait(_LATE)
@@ -342,9 +352,17 @@ class Decoder:
             if self.capacity is not None:
                 store = Room(self._growing, self.capacity, self._sequences)
             store.begin(arrays, lengths, capacity or 0)
-        fixed = {name: given[name] for name in self.fixed}
+        fixed = self._fixed_for_steps({name: given[name] for name in self.fixed}, kept.values())
         at = self._before(lengths, kept.values())
         return State(self, store, lengths, at, tuple(tails), fixed, backend)
+
+    def _fixed_for_steps(self, fixed: dict[str, Any], like: Iterable[Any]) -> dict[str, Any]:
+        """What stays the same, as steps take it: the same for all states that were given the same."""
+        latest, taken = self._latest
+        if latest.keys() == fixed.keys() and all(fixed[name] is value for name, value in latest.items()):
+            return taken
+        self._latest = fixed, on_their_device(self, fixed, like) if self._is_data else fixed
+        return self._latest[1]
 
     def _before(self, lengths: tuple[int, ...], like: Iterable[Any]) -> Any:
         """The number of positions that are past, as a step takes it."""

@@ -17,6 +17,7 @@ from tests.decoding.law import rows_of  # noqa: E402
 from tests.decoding.test_rooms import HEAD, PROGRAMS, ROOM, TABLE, X  # noqa: E402
 
 import indexical as ix  # noqa: E402
+from indexical import models  # noqa: E402
 
 ROUGH = {"f32": 2e-5, "f16": 4e-3, "bf16": 4e-2}
 
@@ -96,12 +97,17 @@ def test_gradients_go_another_way() -> None:
 
 LAW = ["causal_attention", "grouped_query", "rotary", "alibi", "transformer_block", "documents"]
 VARIANTS = ["soft_cap", "linear", "learned_sinks", "latent", "forgetting", "gated_delta"]
+VARIANTS += ["sliding_window", "streaming", "retention"]  # Whole numbers of Python; bounds that a kernel would look at.
+PAGED = ["causal_attention", "rotary", "alibi"]
 
 
-@pytest.mark.parametrize(("name", "variant"), [(n, False) for n in LAW] + [(n, True) for n in VARIANTS])
-def test_captured_steps_give_what_the_whole_gives(name: str, variant: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "variant", "pages"),
+    [(n, False, None) for n in LAW] + [(n, True, None) for n in VARIANTS] + [(n, False, 3) for n in PAGED],
+)
+def test_captured_steps_give_what_the_whole_gives(name: str, variant: bool, pages: int | None) -> None:
     program = ix.compile(catalogue.file_of(name, variant))
-    decode = ix.incremental(program, catalogue.along(program), capacity=24)
+    decode = ix.incremental(program, catalogue.along(program), capacity=24, pages=pages)
     arrays, length = catalogue.arrays(name, variant, decode)
     given: dict[str, Any] = {}
     for n, array in arrays.items():
@@ -120,9 +126,11 @@ def test_captured_steps_give_what_the_whole_gives(name: str, variant: bool) -> N
     numpy.testing.assert_allclose(torch.cat(found, axis).cpu(), exact, rtol=1e-3, atol=1e-4)
 
 
-def test_sequences_go_on_by_one_graph() -> None:
+@pytest.mark.parametrize("kept", [{}, {"pages": 2}, {"pages": 2, "pool": 16}], ids=str)
+def test_sequences_go_on_by_one_graph(kept: dict[str, int]) -> None:
     """Lengths of their own, an old state, a roll-back: what was given out is not overwritten."""
-    decode = ix.incremental(HEAD + PROGRAMS["softmax"], "i", capacity=ROOM, table=torch.tensor(TABLE).float().cuda())
+    table = torch.tensor(TABLE).float().cuda()
+    decode = ix.incremental(HEAD + PROGRAMS["softmax"], "i", capacity=ROOM, table=table, **kept)
     x = torch.tensor(X).float().cuda()
     lengths = (2, 0, 4)
     state, _ = decode.prefill(x, lengths=lengths)
@@ -137,11 +145,44 @@ def test_sequences_go_on_by_one_graph() -> None:
             numpy.testing.assert_allclose(torch.cat(found, 1)[n].cpu(), whole, rtol=1e-4, atol=1e-5)
         state = state.back_to(lengths)
     assert not decode.uncaptured
-    kinds = {type(graph).__name__ for graph in state._store.graphs.values()}
+    kinds = {type(graph).__name__ for graph in state._store.captures.graphs.values()}
     assert kinds == {"Captured"}
     torch.cuda.synchronize()
     held, _ = torch.cuda.memory_allocated(), decode.step(new, state)
     assert torch.cuda.memory_allocated() <= held + 4096
+
+
+SIZES = {"b": 2, "l": 3, "v": 40, "m": 32, "h": 4, "g": 2, "d": 16, "e": 16, "k": 8, "f": 64, "p": 32}
+
+
+@pytest.mark.parametrize("pages", [None, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_models_are_captured(family: str, dtype: Any, pages: int | None) -> None:
+    """Logits of steps by a graph are those of steps without, to the last bit; in 32 bits, those of the whole."""
+    program = ix.unroll(models.program(family), l=SIZES["l"])
+    torch.manual_seed(0)
+    weights = {
+        tensor.name: torch.randn([SIZES[axis.coordinate.name] for axis in tensor.axes], device="cuda").to(dtype) * 0.3
+        for tensor in program.ir.inputs
+        if tensor.axes and tensor.name != "tokens"
+    }
+    weights["small"] = 1e-5
+    tokens = torch.randint(SIZES["v"], (SIZES["b"], 20), device="cuda")
+    found = []
+    for graph in (True, False):
+        decode = ix.incremental(program, "i", "logits", capacity=24, graph=graph, pages=pages, **weights)
+        state, out = decode.prefill(tokens[:, :9])
+        parts = [out]
+        for at in range(9, 20):
+            state, out = decode.step(tokens[:, at : at + 1], state)
+            parts.append(out)
+        found.append(torch.cat(parts, 1))
+        assert not decode.uncaptured
+    assert torch.equal(*found)
+    if dtype == torch.float32:
+        whole = program(tokens, outputs="logits", **weights)
+        torch.testing.assert_close(found[0], whole, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
 
 
 def test_what_cannot_be_captured_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

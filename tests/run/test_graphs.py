@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from inspect import getclosurevars
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.decoding.test_rooms import HEAD, PROGRAMS, ROOM, TABLE, X  # noqa: E402
+
+import indexical as ix  # noqa: E402
+from indexical.run import graphs  # noqa: E402
 from indexical.run.graphs import Places, _waits  # noqa: E402
+from indexical.run.stores import Store  # noqa: E402
 
 
 @pytest.fixture
@@ -47,6 +55,8 @@ def test_a_step_that_waits_is_found(modes: list[object]) -> None:
 
 def test_places_have_what_the_state_has_that_is_stepped_from() -> None:
     class Held:
+        _store = Store((), 0)
+
         def __init__(self, at: int) -> None:
             self._tails = (torch.full((2,), float(at)),)
             self._at = torch.tensor([at])
@@ -63,3 +73,64 @@ def test_places_have_what_the_state_has_that_is_stepped_from() -> None:
     places.at.fill_(4)  # As a replay leaves it, where the state has what is there.
     places.hold(first)  # type: ignore[arg-type]
     assert int(places.at) == 4
+
+
+class Again:
+    """A graph without a GPU: what it does is done once more, and its results are put where they were."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+        self.found = call()
+
+    def replay(self) -> None:
+        for place, found in zip(self.found, self.call(), strict=True):
+            place.copy_(found)
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, modes: list[object]) -> list[Again]:
+    made: list[Again] = []
+
+    def recorded(call: Any) -> tuple[Again, Any]:
+        made.append(Again(call))
+        # A capture runs nothing, and this has: what it read is to be put there once more.
+        getclosurevars(call).nonlocals["places"].state = None
+        return made[-1], made[-1].found
+
+    monkeypatch.setattr(graphs, "_recorded", recorded)
+    monkeypatch.setattr(graphs, "_is_on_gpu", torch.is_tensor)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    return made
+
+
+KEPT = {
+    "room": {},
+    "pages": {"pages": 2},
+    "few pages": {"pages": 2, "pool": 40},
+    "pages of 8 bits": {"pages": 3, "keep": "i8"},
+    "room of 16 bits": {"keep": "bf16"},
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("name", ["softmax", "angles", "quotients"])
+def test_replayed_steps_give_what_plain_ones_give(name: str, kept: str, pretended: list[Again]) -> None:
+    """Steps from states in any order, of which some go back and some are put into another order."""
+    x, table = torch.tensor(X), torch.tensor(TABLE)
+    decoders = [
+        ix.incremental(HEAD + PROGRAMS[name], "i", capacity=ROOM, graph=graph, table=table, **KEPT[kept])
+        for graph in (True, False)
+    ]
+    lengths = [2, 0, 4], [1, 3, 2]
+    states = [[decode.prefill(x[:, :5], lengths=own)[0] for decode in decoders] for own in lengths]
+    for n in range(15):
+        which, new = n // 3 % 2, x[:, n % 9 : n % 9 + 1]
+        found = [decode.step(new, state) for decode, state in zip(decoders, states[which], strict=True)]
+        torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=1e-12)
+        states[which] = [state for state, _ in found]
+        if states[which][0].length == 7:
+            states[which] = [state.back_to([1, 0, 2]).reorder([2, 0, 0]) for state in states[which]]
+    assert not decoders[0].uncaptured
+    assert pretended
+    assert all(state.lengths == plain.lengths for state, plain in states)

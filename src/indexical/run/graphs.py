@@ -16,8 +16,9 @@ from weakref import ref
 
 from ..records import dataclass
 from . import tensors
-from .rooms import Room, without_room
+from .rooms import tables_in_room, without_room
 from .states import State
+from .stores import Store
 
 # So many steps of one kind run as they are before one is captured: kernels are compiled and loaded by then.
 _FIRST = 2
@@ -25,12 +26,15 @@ _FIRST = 2
 
 @dataclass(eq=False)
 class Places:
-    """The places that captured steps of one room read beside its arrays: how many positions are past, and the last rows
-    that are handed on. They have those of `state`."""
+    """The places that captured steps read beside the arrays of a store: how many positions are past, the last rows that
+    are handed on, and a table of pages, where there is one. They have those of `state`, and the table that is made of
+    `tabled`."""
 
     at: Any
     tails: tuple[Any, ...]
-    state: Callable[[], object] | None = None  # A weak reference: the state has the room, and the room has this.
+    table: Any = None
+    tabled: Any = None
+    state: Callable[[], object] | None = None  # A weak reference: the state has the store, and the store has this.
 
     def hold(self, state: State) -> None:
         """Have what a state has."""
@@ -38,98 +42,127 @@ class Places:
             self.at.copy_(state._before())
             for own, tail in zip(self.tails, state._tails, strict=True):
                 own.copy_(tail)
+        store = state._store
+        if store.tabled is not self.tabled:
+            self.table.copy_(tensors.load_torch().as_tensor(store.table()))
+            self.tabled = store.tabled
 
 
 @dataclass(eq=False)
 class Captured:
-    """A step for new positions at fixed places, and the outputs that it gives there. It reads weights at `pointers`."""
+    """A step for new positions at fixed places, and the outputs that it gives there. Of what stays the same it reads
+    `weights`, which lie at `pointers`."""
 
     graph: Any
     new: dict[str, Any]
     outputs: tuple[Any, ...]
+    fixed: dict[str, Any]
+    weights: list[Any]
     pointers: list[int]
 
 
 def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tuple[State, tuple[Any, ...]] | None:
     """A step by a graph; None where it is to run as it is."""
-    room = state._store
-    if not decoder.graph or not isinstance(room, Room) or not all(map(_is_on_gpu, new.values())):
+    store = state._store
+    if not decoder.graph or store.captures is None or not all(map(_is_on_gpu, new.values())):
         return None
-    if room.tip is not state or (not room.arrays and not state._tails):
+    if store.tip is not state or (not store.memories and not state._tails):
         return None
     torch = tensors.load_torch()
     # A graph is of one device, which need not be the current one: what runs on another is not captured.
-    device, *others = {value.device for value in (*new.values(), *room.arrays, *state._tails)}
+    device, *others = {value.device for value in (*new.values(), *store.written, *state._tails)}
     if others:
         return None
     with torch.cuda.device(device):
-        return _replayed(decoder, new, state, room, count)
+        return _replayed(decoder, new, state, store, count)
 
 
 def _replayed(
-    decoder: Any, new: dict[str, Any], state: State, room: Room, count: int
+    decoder: Any, new: dict[str, Any], state: State, store: Store, count: int
 ) -> tuple[State, tuple[Any, ...]] | None:
     key = tuple((value.shape, value.dtype, value.device) for value in new.values())
-    found = room.graphs.get(key, 0)
-    if found is None:
-        return None
-    if isinstance(found, Captured) and found.pointers != _pointers(state):
-        found = _FIRST
+    captures = store.captures
+    assert captures is not None
+    found = captures.graphs.get(key, 0)
+    if isinstance(found, Captured) and found.fixed is not state._fixed:
+        found = 0  # It was given other weights.
+    elif isinstance(found, Captured) and found.pointers != _pointers(found.weights):
+        found = _FIRST  # They have moved.
     if isinstance(found, int):
-        room.graphs[key] = found + 1
-        if found < _FIRST:
-            return None
-        found = room.graphs[key] = _captured(decoder, new, state, room, count)
+        captures.graphs[key] = found + 1
+    if found is None or (isinstance(found, int) and found < _FIRST):
+        return None
+    store.with_room_for(None, count)
+    if isinstance(found, int) or key not in captures.graphs:  # What is kept may have moved, to have that room.
+        found = captures.graphs[key] = _captured(decoder, new, state, store, count)
         if found is None:
             return None
-    room.places.hold(state)
+    captures.places.hold(state)
     for name, place in found.new.items():
         place.copy_(new[name])
     found.graph.replay()
     lengths = tuple(length + count for length in state.lengths)
-    outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths, room.room))
-    after = state._but(lengths, None, tuple(tail.clone() for tail in room.places.tails))
-    room.places.state = ref(after)
+    outputs = tuple(output.clone() for output in without_room(decoder, found.outputs, lengths, store.room))
+    tails = tuple(tail.clone() for tail in captures.places.tails)
+    after = state._but(lengths, None, tails, store.after(count))
+    captures.places.state = ref(after)
     return after, outputs
 
 
-def _captured(decoder: Any, new: dict[str, Any], state: State, room: Room, count: int) -> Captured | None:
+def _captured(decoder: Any, new: dict[str, Any], state: State, store: Store, count: int) -> Captured | None:
     """A graph of a step like this one; None, with a warning, where it cannot be captured."""
-    torch = tensors.load_torch()
-    if room.places is None:
-        room.places = Places(state._before().clone(), tuple(tail.clone() for tail in state._tails))
-    places, arrays = room.places, list(room.arrays)
+    captures = store.captures
+    assert captures is not None
+    if captures.places is None:
+        at = state._before()
+        table = None if store.tabled is None else tensors.load_torch().as_tensor(store.table()).to(at, copy=True)
+        captures.places = Places(at.clone(), tuple(tail.clone() for tail in state._tails), table)
+    places, arrays = captures.places, list(store.written)
+    places.hold(state)
     own = {name: value.detach().clone() for name, value in new.items()}
 
     def step(at: Any, tails: tuple[Any, ...]) -> tuple[Any, ...]:
-        values = {**own, **room.rows(at, count), **state._tails_by_input(tails)}
+        values = {**own, **store.inputs(at, count, places.table), **state._tails_by_input(tails)}
+        values |= tables_in_room(decoder, state._fixed, state.length + count, store.room)
         return tuple(decoder._stepped(state._fixed, values, at, state._backend))
+
+    def whole() -> tuple[Any, ...]:
+        found = step(places.at, places.tails)
+        tails = state._keep(places.at, count, found[len(decoder._wanted) :])
+        for place, tail in zip(places.tails, tails, strict=True):
+            place.copy_(tail)
+        places.at.add_(count)
+        return found[: len(decoder._wanted)]
 
     # It is run as it is first, and writes the rows that are to be written: where it waits, nothing is captured. The
     # first time may wait for what is made once and kept.
     run = partial(step, state._before(), state._tails)
     reason = _waits(run) and _waits(run)
-    graph = torch.cuda.CUDAGraph()
     try:
         if reason is None:
-            with warnings.catch_warnings(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                warnings.simplefilter("ignore")  # Of a capture that ends early PyTorch says that it is empty.
-                found = step(places.at, places.tails)
-                tails = state._keep(places.at, count, found[len(decoder._wanted) :])
-                for place, tail in zip(places.tails, tails, strict=True):
-                    place.copy_(tail)
-                places.at.add_(count)
-            moved = any(array is not before for array, before in zip(room.arrays, arrays, strict=True))
+            graph, outputs = _recorded(whole)
+            moved = any(array is not before for array, before in zip(store.written, arrays, strict=True))
             reason = "what is kept is not written in place" if moved else None
     except RuntimeError as problem:
         reason = _first(problem)
         _settle()
     if reason is None:
-        return Captured(graph, own, found[: len(decoder._wanted)], _pointers(state))
-    room.arrays[:] = arrays
+        weights = [value for value in state._fixed.values() if tensors.is_tensor(value)]
+        return Captured(graph, own, outputs, state._fixed, weights, _pointers(weights))
+    store.written[:] = arrays
     decoder.uncaptured = reason
     warnings.warn(f"a step runs without a CUDA graph: {reason}", RuntimeWarning, stacklevel=5)
     return None
+
+
+def _recorded(call: Callable[[], Any]) -> tuple[Any, Any]:
+    """A graph of what a call does, and its result, which is there when the graph has been replayed."""
+    cuda = tensors.load_torch().cuda
+    graph = cuda.CUDAGraph()
+    with warnings.catch_warnings(), cuda.graph(graph, capture_error_mode="thread_local"):
+        warnings.simplefilter("ignore")  # Of a capture that ends early PyTorch says that it is empty.
+        found = call()
+    return graph, found
 
 
 def _waits(run: Callable[[], Any]) -> str | None:
@@ -155,16 +188,13 @@ def _waits(run: Callable[[], Any]) -> str | None:
 
 def _settle() -> None:
     """End what a capture that failed has left open, by one that does not."""
-    torch = tensors.load_torch()
-    with suppress(RuntimeError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # It is empty.
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
-            pass
+    with suppress(RuntimeError):
+        _recorded(lambda: None)
 
 
-def _pointers(state: State) -> list[int]:
-    """The places in memory of what stays the same: one that has moved since a step was captured is captured anew."""
-    return [value.data_ptr() for value in state._fixed.values() if tensors.is_tensor(value)]
+def _pointers(arrays: list[Any]) -> list[int]:
+    """The places in memory of arrays: a step that reads one that has moved is captured anew."""
+    return list(map(tensors.load_torch().Tensor.data_ptr, arrays))
 
 
 def _first(problem: BaseException) -> str:

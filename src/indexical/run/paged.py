@@ -11,7 +11,7 @@ from ..diagnostics import CallError, Diagnostic
 from ..transform.memory import Memory, Paging
 from . import tensors
 from .growing import shares, wholes_like
-from .pool import Pool, Rows
+from .pool import Pool, Rows, put_at
 from .stores import Store
 
 _USUAL = "pages of 16 positions are usual"
@@ -77,7 +77,10 @@ class Paged(Store):
         super().__init__(pools.memories, 0)
         self._pools, self._held, self._ready = pools, held, held
         self._table = table  # As it is known here, and as steps take it.
+        self._places: tuple[Any, Any] = (None, None)  # The page and the slot of each new row.
         self.room = pools.room(held)
+        # Where a table can get longer, so do the arrays of a step.
+        self.captures = None if pools.width is None else held.pool.captures(len(held.lengths))
 
     @property
     def nbytes(self) -> int:
@@ -91,6 +94,17 @@ class Paged(Store):
         self.room = self._pools.room(self._ready)
         return self
 
+    @property
+    def written(self) -> list[Any]:
+        return self._ready.pool.arrays
+
+    @property
+    def tabled(self) -> Any:
+        return self._ready.table
+
+    def table(self) -> Any:
+        return self._pools.table(self._ready)
+
     def rows(self, length: Any, count: int) -> dict[str, Any]:
         """The pools, the pages of each sequence in them, and the places of new rows, by the inputs of a step."""
         ready, paging = self._ready, self._pools.paging
@@ -100,16 +114,28 @@ class Paged(Store):
         if self._table[0] is not ready.table:
             self._table = ready.table, wholes_like(self._pools.table(ready), arrays)
         page, slot = wholes_like(places if paging.sequences else places[:, 0], arrays)
-        found = {memory.past: array for memory, array in zip(self.memories, arrays, strict=True)}
-        return {**found, paging.table: self._table[1], paging.page: page, paging.slot: slot}
+        return self._by_input(self._table[1], page, slot)
+
+    def inputs(self, at: Any, count: int, table: Any) -> dict[str, Any]:
+        """The same by a table and lengths on a GPU, which nobody looks at."""
+        size, own = self._pools.paging.size, self._pools.paging.sequences
+        positions = at[:, None] + tensors.load_torch().arange(count, device=at.device)
+        page, slot = (table if own else table[None]).gather(1, positions // size), positions % size
+        return self._by_input(table, *((page, slot) if own else (page[0], slot[0])))
+
+    def _by_input(self, table: Any, page: Any, slot: Any) -> dict[str, Any]:
+        self._places, paging = (page, slot), self._pools.paging
+        found = {memory.past: array for memory, array in zip(self.memories, self.written, strict=True)}
+        return {**found, paging.table: table, paging.page: page, paging.slot: slot}
 
     def take(self, length: Any, count: int, found: Iterable[Any]) -> None:
         """Have the pools that a step gave with new rows in them, or new rows that are kept in fewer bits."""
-        ready, pool = self._ready, self._ready.pool
-        counts = np.full(len(ready.lengths), count)
+        pool = self._ready.pool
         for number, (memory, array) in enumerate(zip(self.memories, found, strict=True)):
             if memory.keep is not None:
-                pool.put(number, ready.table, ready.lengths, counts, self._pools.by_rows(memory, array))
+                rows = self._pools.by_rows(memory, array)
+                rows = rows if self._pools.paging.sequences else rows[0]
+                pool.arrays[number] = put_at(pool.arrays[number], self._places, rows)
             elif not shares(array, pool.arrays[number]):
                 pool.arrays[number] = array
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic
 from . import jax_arrays, tensors
 from .growing import filled, filling
+from .stores import Captures
 
 # The pages that a pool has at least, when it is first made.
 _LEAST_PAGES = 16
@@ -31,6 +32,7 @@ class Pool:
         self._counts = np.zeros(1, int)  # The holdings that have a page, each as often as it does.
         self._filled = np.zeros(1, int)  # The rows of a page that were written, from the first one on.
         self._free: list[int] = []
+        self._captures: dict[int, Captures] = {}  # The captured steps of so many sequences.
         # What is let go of is counted off later: Python may let go of it at any time.
         self._gone: list[Any] = []
         self._enlarge(most or 0)
@@ -50,6 +52,10 @@ class Pool:
         """The pages that some state has."""
         self._collect()
         return self.pages - len(self._free)
+
+    def captures(self, sequences: int) -> Captures:
+        """The captured steps of so many sequences, whichever they are."""
+        return self._captures.setdefault(sequences, Captures())
 
     def _collect(self) -> None:
         """Count off the pages of holdings that are no more."""
@@ -75,6 +81,8 @@ class Pool:
                 raise CallError([Diagnostic("IX515", message, help=help)])
             pages = max(2 * self.pages, self.pages + count - len(self._free), _LEAST_PAGES)
             self.arrays = [_enlarged(array, 1 + pages) for array in self.arrays]
+            for captures in self._captures.values():
+                captures.graphs.clear()  # They write to the arrays before.
             self._enlarge(pages)
         found = [self._free.pop() for _ in range(count)]
         used = [page for page in found if self._filled[page]]
@@ -83,7 +91,7 @@ class Pool:
 
     def _copy(self, old: list[int], new: list[int]) -> None:
         if old:
-            self.arrays = [_put(array, (new,), _at(array, (old,))) for array in self.arrays]
+            self.arrays = [put_at(array, (new,), _at(array, (old,))) for array in self.arrays]
 
     def _clear(self, pages: Sequence[int], first: Any) -> None:
         """Forget the rows of pages, of each from one on."""
@@ -91,7 +99,7 @@ class Pool:
             return
         number, slot = np.nonzero(np.arange(self.size) >= first[:, None])
         places = np.array(pages, int)[number], slot
-        self.arrays = [_put(array, places, filling(array)) for array in self.arrays]
+        self.arrays = [put_at(array, places, filling(array)) for array in self.arrays]
         self._filled[pages] = first
 
     def put(self, number: int, table: Any, first: Any, counts: Any, rows: Any) -> None:
@@ -100,7 +108,7 @@ class Pool:
         sequence, row = np.nonzero(np.arange(max(counts, default=0)) < counts[:, None])
         position = first[sequence] + row
         places = table[sequence, position // self.size], position % self.size
-        self.arrays[number] = _put(self.arrays[number], places, _at(rows, (sequence, row)))
+        self.arrays[number] = put_at(self.arrays[number], places, _at(rows, (sequence, row)))
 
 
 class _Holding:
@@ -244,7 +252,8 @@ def _at(array: Any, places: tuple[Any, ...]) -> Any:
     return array[_places(array, places)]
 
 
-def _put(array: Any, places: tuple[Any, ...], rows: Any) -> Any:
+def put_at(array: Any, places: tuple[Any, ...], rows: Any) -> Any:
+    """The array with rows at some places of its first axes: the same one, where it can be written to."""
     at = _places(array, places)
     if jax_arrays.is_jax(array):
         return array.at[at].set(rows)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..diagnostics import CallError, Diagnostic
+from ..ir.types import DEFAULT_DTYPE, DTYPES_BY_NAME, STORED_ONLY
 from ..transform.memory import Memory
+from . import tensors
 from .growing import (
     beside,
     filling,
@@ -24,7 +26,7 @@ from .growing import (
     written,
 )
 from .ragged import assembled, first_pass, lengths_of
-from .stores import Store
+from .stores import Captures, Store
 
 Lengths = tuple[int, ...]
 
@@ -36,9 +38,7 @@ class Room(Store):
     def __init__(self, memories: tuple[Memory, ...], capacity: int, sequences: Mapping[str, int]) -> None:
         super().__init__(memories, 0)
         self.capacity, self.sequences = capacity, sequences
-        # Steps that were captured by the shapes of what is new, or how often one was made; where they read, if any was.
-        self.graphs: dict[Any, Any] = {}
-        self.places: Any = None
+        self.captures = Captures()
         self.room = capacity
 
     def begin(self, arrays: Iterable[Any], lengths: Lengths, room: int = 0) -> None:
@@ -169,15 +169,30 @@ def without_room(decoder: Any, found: Iterable[Any], lengths: Lengths, room: int
     return tuple(result)
 
 
-def _behind(decoder: Any, name: str, array: Any, lengths: Lengths, rows: int, axes: Iterable[int]) -> Any:
+def _behind(decoder: Any, name: str, array: Any, lengths: Lengths, rows: int, axes: Sequence[int]) -> Any:
     """An output with so many rows along some axes, cut behind the longest sequence, and 0 behind each other one."""
-    rank = len(decoder._split.program.tensors[name].axes)
+    rank = len(decoder._split.program.tensors[name].axes) if axes else 0
     for axis in (number - rank for number in axes):
         more = array.shape[axis] - rows
         array = rows_of(array, axis, 0, max(lengths, default=0) + more)
         if len({*lengths}) > 1:
             array = first_rows_of_each(array, decoder._sequences[name], axis, [length + more for length in lengths])
     return array
+
+
+def on_their_device(decoder: Any, fixed: Mapping[str, Any], arrays: Iterable[Any]) -> dict[str, Any]:
+    """What stays the same, with the numbers and arrays of others than PyTorch on the GPU where arrays are: every step
+    would copy them there, and wait for it. A real number of Python stays one: it has no dtype of its own."""
+    found, device = dict(fixed), next((a.device for a in arrays if tensors.is_tensor(a) and a.is_cuda), None)
+    for tensor in decoder.program.ir.inputs if device is not None else ():
+        value = fixed.get(tensor.name)
+        if value is None or tensors.is_tensor(value) or tensor.dtype in STORED_ONLY:
+            continue
+        dtype = DTYPES_BY_NAME.get(str(getattr(value, "dtype", "")))
+        if tensor.kind != "real":
+            dtype = tensor.dtype or DEFAULT_DTYPE[tensor.kind]
+        found[tensor.name] = tensors.finished(value, dtype, device)
+    return found
 
 
 def check_tables(decoder: Any, given: Mapping[str, Any]) -> None:

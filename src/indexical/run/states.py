@@ -77,7 +77,7 @@ class State:
     def _before(self) -> Any:
         """The number of positions that are past, as a step takes it."""
         if self._at is None:
-            self._at = self._decoder._before(self.lengths, (*self._store.arrays, *self._tails))
+            self._at = self._decoder._before(self.lengths, (*self._store.written, *self._tails))
         return self._at
 
     def _tails_by_input(self, tails: tuple[Any, ...]) -> dict[str, Any]:
@@ -141,7 +141,8 @@ class State:
 
         at = self._decoder._before(lengths, (self._before(),))
         tails = tuple(of(self._by_tensor(self._tails)).values())
-        after = State(self._decoder, store, lengths, at, tails, of(self._fixed), self._backend)
+        fixed = self._fixed if axes.keys().isdisjoint(self._fixed) else of(self._fixed)
+        after = State(self._decoder, store, lengths, at, tails, fixed, self._backend)
         if self._latest is not None:
             before = tuple(self._latest.lengths[row] for row in rows) if apart else self._latest.lengths
             ends = tuple(of(self._by_tensor(self._latest.tails)).values())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 from weakref import ref
 
+from ..records import dataclass
 from ..transform.memory import Memory
 from .growing import rows_of, shares, taken, with_room, written
 
@@ -20,6 +22,15 @@ def most_rows(reach: int) -> int:
 
 def _nobody() -> None:
     return None
+
+
+@dataclass(eq=False)
+class Captures:
+    """Steps that were captured in CUDA graphs, by the shapes of what is new, or how often one was made, or None where
+    it cannot be; and the places where they read, if any was."""
+
+    graphs: dict[Any, Any] = field(default_factory=dict)
+    places: Any = None
 
 
 class Store:
@@ -37,6 +48,8 @@ class Store:
         self.first = 0
         self._fits: int | None = None
         self.room = 0
+        # The captured steps, where what is kept stays in its place.
+        self.captures: Captures | None = None
 
     @property
     def tip(self) -> object:
@@ -47,6 +60,24 @@ class Store:
     @tip.setter
     def tip(self, state: object) -> None:
         self._tip = _nobody if state is None else ref(state)
+
+    @property
+    def written(self) -> list[Any]:
+        """The arrays that a step writes to."""
+        return self.arrays
+
+    @property
+    def tabled(self) -> Any:
+        """What a table of pages is made of: another object where it is another table; None where there is none."""
+        return None
+
+    def table(self) -> Any:
+        """The table of pages as steps take it."""
+        raise AssertionError("there are no pages")
+
+    def inputs(self, at: Any, count: int, table: Any) -> dict[str, Any]:
+        """The inputs of a step, of which places on the device say where it stands."""
+        return self.rows(at, count)
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +105,7 @@ class Store:
         has_window = any(memory.window for memory in self.memories)
         return not has_window or max(0, length - self.reach) >= self.first
 
-    def with_room_for(self, length: int, count: int) -> Store:
+    def with_room_for(self, length: Any, count: int) -> Store:
         """A store with room behind so many positions for some more: this one, unless rows have to be left behind."""
         if self._fits is not None and length + count <= self._fits:
             return self

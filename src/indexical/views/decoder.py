@@ -58,6 +58,8 @@ def words(decoder: Any) -> Iterable[str]:
             yield f"no CUDA graph: {decoder.uncaptured}"
         elif decoder.graph:
             yield "on a GPU a step is captured in a CUDA graph, and replayed"
+    elif decoder._pools is not None:
+        yield "no CUDA graph on a GPU: without a `capacity` the table of pages grows"
     if split.again:
         yield f"computed again in every step: {', '.join(split.again)}"
     local = [let.name for let in split.program.lets if let.name in split.axis and not let.hidden]
