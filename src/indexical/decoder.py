@@ -28,6 +28,7 @@ from .run.ragged import Ragged, assembled, first_pass, lengths_of, step_each
 from .run.repeated import Repeated
 from .run.rooms import (
     Room,
+    check_asked_room,
     check_capacity,
     check_room,
     first_pass_in_room,
@@ -150,7 +151,8 @@ class Decoder:
         **named: Any,
     ) -> tuple[Any, Any]:
         """The state after these positions, and the outputs at them. Arrays are given as to the program, without those
-        that were given before. There is room for `capacity` positions before anything has to be moved.
+        that were given before. There is room for `capacity` positions before anything has to be moved: where
+        `ix.incremental` has made room, not for more than that.
 
         `lengths` are those of the sequences of a batch, where they differ: what stands behind the end of one is not
         looked at, and its outputs there are 0."""
@@ -161,6 +163,7 @@ class Decoder:
         if missing:
             raise error("IX501", f"the input `{missing[0]}` is missing", "give it here, or to `ix.incremental`")
         if self._is_data:
+            check_asked_room(self, capacity)
             with _no_gradients(given.values()):
                 return first_pass_in_room(self, given, lengths, backend)
         if lengths is None:

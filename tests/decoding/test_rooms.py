@@ -142,6 +142,8 @@ def test_shapes_never_change() -> None:
     ("words", "call"),
     [
         ("room for 10 positions, and these are 11", lambda d: d.step(X[:, :3], d.prefill(X[:, :8])[0])),
+        ("room for 10 positions, and these are 12", lambda d: d.prefill(X[:, :8], capacity=12)),
+        ("pages are added when they are needed", lambda d: made("softmax", pages=4).prefill(X[:, :8], capacity=10)),
         ("2 lengths for 3 sequences", lambda d: d.prefill(X, lengths=[1, 2])),
         ("has no first 10", lambda d: d.prefill(X, lengths=[1, 2, 10])),
         ("cannot go back to 5", lambda d: d.prefill(X, lengths=[4, 8, 9])[0].back_to([5, 8, 9])),

@@ -230,6 +230,13 @@ def check_room(decoder: Any, length: int) -> None:
         raise _refusal(message, "give `ix.incremental` a larger `capacity`, or none: then arrays grow")
 
 
+def check_asked_room(decoder: Any, asked: int | None) -> None:
+    """Refuse to make room where it is made already, and less, and for rows in pages, which are added when needed."""
+    if asked is not None and decoder._pools is not None:
+        raise _refusal("pages are added when they are needed: there is no room to make", "leave out `capacity=` here")
+    check_room(decoder, asked or 0)
+
+
 def check_apart(decoder: Any) -> None:
     """Refuse lengths of their own for sequences that cannot have them."""
     if not decoder._sequences:
