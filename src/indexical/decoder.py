@@ -278,17 +278,22 @@ class Decoder:
         return after, without_room(self, found, after.lengths, after._store.room) if self._is_data else found
 
     def _stepped(
-        self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None
+        self, fixed: dict[str, Any], values: dict[str, Any], before: Any, backend: str | None, function: Any = None
     ) -> tuple[Any, ...]:
-        """The results of a step: what is wanted, then what is kept."""
+        """The results of a step: what is wanted, then what is kept. Where a `function` is known for it, it is that."""
+        given = self._step_arguments(fixed, values, before)
+        found = function(*given) if function else self._caller.call(given, {}, None, backend, False, True)
+        return found if len(self._wanted) + len(self._memories) > 1 else (found,)
+
+    def _step_arguments(self, fixed: dict[str, Any], values: dict[str, Any], before: Any) -> tuple[Any, ...]:
+        """The arguments of a step, in the order of its inputs."""
         if self._stepping.before is not None:
             values[self._stepping.before] = before
         arguments = self._arguments(fixed)
         for name, value in values.items():
             if name in self._takes:
                 arguments[self._takes[name]] = value
-        found = self._caller.call(tuple(arguments), {}, None, backend, False, True)
-        return found if len(self._wanted) + len(self._memories) > 1 else (found,)
+        return tuple(arguments)
 
     def _repeated(self) -> Repeated:
         """The inputs of steps that stay what they are, and those that grow."""

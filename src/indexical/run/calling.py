@@ -50,6 +50,7 @@ class Caller:
         self._unsized = 0
         self._next_sized = _FIRST_SIZED
         self._repeated = repeated
+        self._of_one_size: dict[Any, Callable[..., Any] | None] = {}
         self._is_transformed = transform_test()
 
     def call(
@@ -118,6 +119,21 @@ class Caller:
                 except like.refused:
                     pass
         return self.bind(arrays, named, outputs, backend, isolate, recompute, memory)
+
+    def of_one_size(self, values: Values, backend: str | None) -> Callable[..., Any] | None:
+        """The function for calls of these sizes alone, which makes of them once and for all what they decide, arrays on
+        a GPU too; None where there is none. Calls like this one are known."""
+        from .sized import for_sizes
+
+        like = self.calls.like(values, None, backend, False, True, False)
+        if like is None or not (like.fits is None or like.fits(values)):
+            return None
+        key = tuple((v.shape, v.stride(), v.dtype, v.device, v.requires_grad) if is_tensor(v) else v for v in values)
+        if key not in self._of_one_size:
+            if len(self._of_one_size) == _MOST_SIZED:
+                del self._of_one_size[next(iter(self._of_one_size))]
+            self._of_one_size[key] = for_sizes(like.function, values, keeps=("cpu", "cuda"))
+        return self._of_one_size[key]
 
     def wait(self, calls: int) -> None:
         """Make no function for the sizes of calls before there were so many."""

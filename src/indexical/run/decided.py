@@ -66,7 +66,7 @@ class Decided:
 
     globals: dict[str, Any]
     torch: Any
-    keeps_arrays: bool
+    keeps: frozenset[str]  # The types of devices whose arrays may be kept.
     inputs: dict[str, Any]
     growing: dict[str, int] = field(default_factory=dict)
     views: dict[str, Any] = field(default_factory=dict)
@@ -108,10 +108,10 @@ class Decided:
         return new if new.untyped_storage().data_ptr() == found.untyped_storage().data_ptr() else None
 
     def _is_small(self, value: Any) -> bool:
-        """Whether a value may be known: any number, and an array that is on the CPU and has few points."""
+        """Whether a value may be known: any number, and an array that is where some are kept and has few points."""
         if not isinstance(value, self.torch.Tensor):
             return True
-        return self.keeps_arrays and value.device.type == "cpu" and value.numel() <= _POINTS
+        return value.device.type in self.keeps and value.numel() <= _POINTS
 
     def _value(self, node: ast.expr | None) -> Any:
         """The value of an expression of emitted source, where sizes and what is known decide it; `_Undecided` where

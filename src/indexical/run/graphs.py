@@ -59,6 +59,7 @@ class Captured:
     fixed: dict[str, Any]
     weights: list[Any]
     pointers: list[int]
+    function: Any  # It has arrays that the graph reads.
 
 
 def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tuple[State, tuple[Any, ...]] | None:
@@ -121,10 +122,15 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, store: Store, cou
     places.hold(state)
     own = {name: value.detach().clone() for name, value in new.items()}
 
+    def values(at: Any, tails: tuple[Any, ...]) -> dict[str, Any]:
+        found = {**own, **store.inputs(at, count, places.table), **state._tails_by_input(tails)}
+        return found | tables_in_room(decoder, state._fixed, state.length + count, store.room)
+
+    like = decoder._step_arguments(state._fixed, values(places.at, places.tails), places.at)
+    function = decoder._caller.of_one_size(like, state._backend)
+
     def step(at: Any, tails: tuple[Any, ...]) -> tuple[Any, ...]:
-        values = {**own, **store.inputs(at, count, places.table), **state._tails_by_input(tails)}
-        values |= tables_in_room(decoder, state._fixed, state.length + count, store.room)
-        return tuple(decoder._stepped(state._fixed, values, at, state._backend))
+        return tuple(decoder._stepped(state._fixed, values(at, tails), at, state._backend, function))
 
     def whole() -> tuple[Any, ...]:
         found = step(places.at, places.tails)
@@ -148,7 +154,7 @@ def _captured(decoder: Any, new: dict[str, Any], state: State, store: Store, cou
         _settle()
     if reason is None:
         weights = [value for value in state._fixed.values() if tensors.is_tensor(value)]
-        return Captured(graph, own, outputs, state._fixed, weights, _pointers(weights))
+        return Captured(graph, own, outputs, state._fixed, weights, _pointers(weights), function)
     store.written[:] = arrays
     decoder.uncaptured = reason
     warnings.warn(f"a step runs without a CUDA graph: {reason}", RuntimeWarning, stacklevel=5)

@@ -42,10 +42,12 @@ def for_sizes(
     values: tuple[Any, ...],
     growing: Mapping[int, int] | None = None,
     held: Collection[int] = (),
+    keeps: Collection[str] = ("cpu",),
 ) -> Callable[..., Any] | None:
     """The emitted function for tensors that have the types, sizes, strides and devices of these and require gradients
     as these do; None where it stays as it is. Those at the places `growing` may have another size along an axis, which
-    is counted from the end, and other strides but along the last; those at the places `held` are these themselves."""
+    is counted from the end, and other strides but along the last; those at the places `held` are these themselves.
+    Small arrays are kept on devices of the types that it `keeps`."""
     if not isinstance(function, FunctionType) or not _is_plain_moment():
         return None
     name = function.__code__.co_filename
@@ -59,7 +61,7 @@ def for_sizes(
     names = [argument.arg for argument in defined.args.args]
     inputs = {name: value for name, value in zip(names, values, strict=True) if tensors.is_tensor(value)}
     written = _written(defined)
-    sizing = _Sizing(function.__globals__, torch, written is not None, inputs)
+    sizing = _Sizing(function.__globals__, torch, frozenset(keeps if written is not None else ()), inputs)
     sizing.growing = {names[place]: values[place].ndim + axis for place, axis in (growing or {}).items()}
     sizing.views = {names[place]: values[place] for place in held if names[place] not in (written or ())}
     # What is made in inference mode could not be used outside of it.
