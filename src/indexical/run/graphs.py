@@ -65,16 +65,12 @@ class Captured:
 def replayed(decoder: Any, new: dict[str, Any], state: State, count: int) -> tuple[State, tuple[Any, ...]] | None:
     """A step by a graph; None where it is to run as it is."""
     store = state._store
-    if not decoder.graph or store.captures is None or not all(map(_is_on_gpu, new.values())):
+    if not decoder.graph or store.captures is None or not new or not all(map(_is_on_gpu, new.values())):
         return None
     if store.tip is not state or (not store.memories and not state._tails):
         return None
-    torch = tensors.load_torch()
-    # A graph is of one device, which need not be the current one: what runs on another is not captured.
-    device, *others = {value.device for value in (*new.values(), *store.written, *state._tails)}
-    if others:
-        return None
-    with torch.cuda.device(device):
+    # A graph is of one device, which need not be the current one.
+    with tensors.load_torch().cuda.device(next(iter(new.values())).device):
         return _replayed(decoder, new, state, store, count)
 
 
@@ -90,8 +86,10 @@ def _replayed(
     elif isinstance(found, Captured) and found.pointers != _pointers(found.weights):
         found = _FIRST  # They have moved.
     if isinstance(found, int):
-        captures.graphs[key] = found + 1
-    if found is None or (isinstance(found, int) and found < _FIRST):
+        # What runs on several devices is not captured.
+        apart = len({value.device for value in (*new.values(), *store.written, *state._tails)}) > 1
+        captures.graphs[key] = None if apart else found + 1
+    if captures.graphs[key] is None or (isinstance(found, int) and found < _FIRST):
         return None
     store.with_room_for(None, count)
     if isinstance(found, int) or key not in captures.graphs:  # What is kept may have moved, to have that room.
