@@ -355,7 +355,8 @@ class Decoder:
         arrays = [array for memory in growing for array in rounded(kept[memory.tensor], memory.keep)]
         store = Store(self._growing, max(0, 0, *reach))
         if self._pools is not None:
-            store = Paged(self._pools, self._pools.begin(arrays, lengths))
+            window = max(0, *reach) if reach else None
+            store = Paged(self._pools, self._pools.begin(arrays, lengths, window), window)
         else:
             if self.capacity is not None:
                 store = Room(self._growing, self.capacity, self._sequences)

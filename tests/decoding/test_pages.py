@@ -15,6 +15,7 @@ from tests.decoding.test_decoding import CASES
 from tests.decoding.test_rooms import HEAD, LENGTHS, PROGRAMS, TABLE, X, alone
 
 import indexical as ix
+from indexical.run import paged
 from indexical.run.emitting import emitted
 
 NOTHING = "there is nothing to hold in pages"
@@ -33,7 +34,10 @@ def pool_of(decode: Any) -> Any:
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("name", "variant"), CASES)
-def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -> None:
+def test_pieces_give_what_the_whole_gives(
+    name: str, variant: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paged, "SPARE", 0)  # Pages behind a window are let go of at once.
     program = ix.compile(catalogue.file_of(name, variant))
     along = catalogue.along(program)
     decoder = ix.incremental(program, along)
@@ -51,7 +55,8 @@ def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -
 
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("seed", range(60))
-def test_drawn_programs_give_the_same_in_pieces(seed: int) -> None:
+def test_drawn_programs_give_the_same_in_pieces(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paged, "SPARE", 0)
     arrays = arrays_of(seed)
     try:
         decoder = ix.incremental(drawn(seed), along="position", pages=1 + seed % 4)
@@ -107,6 +112,39 @@ def test_pages_of_other_sizes_have_functions_of_their_own() -> None:
         state, _ = decode.prefill(X[:, :5])
         _, out = decode.step(X[:, 5:7], state)
         np.testing.assert_allclose(out, decode.program(X[:, :7], TABLE[:7])[:, 5:], atol=1e-12)
+
+
+WINDOW = """input x[b, i, d], w : i64;
+    let a[b, i, j] = softmax[j](sum[d](x[b, i, d] * x[b, j, d]) where j <= i, i - j < w);
+    let y[b, i, d] = sum[j](a[b, i, j] * x[b, j, d]);"""
+
+
+def test_pages_behind_a_window_are_let_go_of() -> None:
+    decode = ix.incremental(WINDOW, "i", pages=4, pool=60)
+    x = np.random.default_rng(0).normal(size=(2, 200, 2))
+    whole = decode.program(x, 3)
+    state, out = decode.prefill(x[:, :120], 3, lengths=[120, 5])
+    np.testing.assert_allclose(out[0], whole[0, :120], atol=1e-12)
+    first, held = state, []
+    for k in range(80):
+        state, out = decode.step(np.stack((x[0, 120 + k], x[1, 5 + k]))[:, None], state)
+        np.testing.assert_allclose(out[:, 0], np.stack((whole[0, 120 + k], whole[1, 5 + k])), atol=1e-12)
+        held.append(state.nbytes // pool_of(decode).page_bytes)
+    # Of each sequence the rows that can be gone back to, and those that they read: 66, in 4 to a page.
+    assert max(held) <= 2 * 19
+    assert state._store._held.first.tolist() == [132, 16]
+    _, out = decode.step(np.stack((x[0, 140], x[1, 25]))[:, None], state.back_to([140, 25]))
+    np.testing.assert_allclose(out[:, 0], np.stack((whole[0, 140], whole[1, 25])), atol=1e-12)
+    with pytest.raises(ix.CallError, match="left their window of 2"):
+        state.back_to([130, 17])
+    _, out = decode.step(np.stack((x[0, 120], x[1, 5]))[:, None], first)
+    np.testing.assert_allclose(out[:, 0], np.stack((whole[0, 120], whole[1, 5])), atol=1e-12)
+    assert "let go of" in str(decode)
+
+
+def test_pages_are_held_where_anything_reads_far_back() -> None:
+    far = "let z[b, i, d] = sum[j](x[b, j, d] * y[b, i, d] where j <= i); output z;"
+    assert ix.incremental(WINDOW + far, "i", pages=4, w=3)._stepping.reach == ()
 
 
 @pytest.mark.parametrize("keep", ["bf16", "i8"])

@@ -21,9 +21,11 @@ class Both:
     def __init__(self, rows: Rows, lists: Sequences) -> None:
         self.rows, self.lists = rows, lists
 
-    def longer(self, counts: list[int], draw: random.Random) -> Both:
+    def longer(self, counts: list[int], draw: random.Random, forgets: bool = False) -> Both:
         new = [[draw.random() for _ in range(max(counts))] for _ in counts]
-        rows = self.rows.with_room(np.array(counts)).put(np.array(counts), [np.array(new).reshape(len(counts), -1, 1)])
+        first = np.array([draw.randint(0, len(row)) if forgets else 0 for row in self.lists])
+        ready = self.rows.with_room(np.array(counts), first)
+        rows = ready.put(np.array(counts), [np.array(new).reshape(len(counts), -1, 1)])
         added = (had + row[:count] for had, row, count in zip(self.lists, new, counts, strict=True))
         return Both(rows, list(added))
 
@@ -36,13 +38,13 @@ class Both:
     def check(self) -> None:
         size, (array,) = self.rows.pool.size, self.rows.pool.arrays
         assert self.rows.lengths.tolist() == [len(row) for row in self.lists]
-        for pages, row in zip(self.rows.table, self.lists, strict=True):
-            assert [array[pages[n // size], n % size, 0] for n in range(len(row))] == row
+        for pages, row, first in zip(self.rows.table, self.lists, self.rows.first, strict=True):
+            assert [array[pages[n // size], n % size, 0] for n in range(first, len(row))] == row[first:]
 
     def pages(self) -> set[int]:
         size = self.rows.pool.size
         both = zip(self.rows.table, self.lists, strict=True)
-        return {int(page) for pages, row in both for page in pages[: -(-len(row) // size)]}
+        return {int(page) for pages, row in both for page in pages[: -(-len(row) // size)]} - {0}
 
 
 def started(sequences: int, size: int, most: int | None = None) -> Both:
@@ -60,11 +62,12 @@ def test_whatever_is_done_states_keep_their_rows(seed: int) -> None:
         count = len(state.lists)
         match draw.choice(("longer", "longer", "each longer", "shorter", "reordered", "gone")):
             case "longer":
-                state = state.longer([draw.randrange(6)] * count, draw)
+                state = state.longer([draw.randrange(6)] * count, draw, draw.random() < 0.3)
             case "each longer":
                 state = state.longer([draw.randrange(6) for _ in range(count)], draw)
             case "shorter":
-                state = state.shorter([draw.randint(0, len(row)) for row in state.lists])
+                held = zip(state.rows.first.tolist(), state.lists, strict=True)
+                state = state.shorter([draw.randint(min(first, len(row)), len(row)) for first, row in held])
             case "reordered":
                 state = state.reordered([draw.randrange(count) for _ in range(draw.randint(1, 4))])
             case "gone" if len(states) > 1:

@@ -12,7 +12,7 @@ from ..transform.memory import Memory, Paging
 from . import tensors
 from .growing import shares, wholes_like
 from .pool import Pool, Rows, put_at
-from .stores import Store
+from .stores import SPARE, Store
 
 _USUAL = "pages of 16 positions are usual"
 
@@ -43,14 +43,15 @@ class Pools:
         """The pools that there are."""
         return tuple(self._known.values())
 
-    def begin(self, arrays: Sequence[Any], lengths: Sequence[int]) -> Rows:
-        """The first rows of arrays in pages: of each sequence so many."""
+    def begin(self, arrays: Sequence[Any], lengths: Sequence[int], reach: int | None) -> Rows:
+        """The first rows of arrays in pages: of each sequence so many, or those that later ones may reach back to."""
         rows = [self.by_rows(memory, array) for memory, array in zip(self.memories, arrays, strict=True)]
         key = tuple((type(x), x.dtype, getattr(x, "device", None), tuple(x.shape[2:])) for x in rows)
         if key not in self._known:
             self._known[key] = Pool(self.paging.size, self.most, rows)
         counts = np.array(lengths, int)
-        return Rows.none(self._known[key], len(counts)).with_room(counts).put(counts, rows)
+        held = Rows.none(self._known[key], len(counts)).with_room(counts, still_read(counts, reach))
+        return held.put(counts, rows)
 
     def room(self, rows: Rows) -> int:
         """The rows that the pages of a table have."""
@@ -70,11 +71,18 @@ class Pools:
         return _moved(array, (own, memory.axis), (0, 1))
 
 
-class Paged(Store):
-    """The rows of one state. A step is given the pool with places for its new rows, and writes to these alone."""
+def still_read(lengths: Any, window: int | None) -> Any:
+    """The first row of each sequence of some length that later positions read, or that can be gone back to."""
+    return lengths * 0 if window is None else np.maximum(lengths - window - SPARE, 0)
 
-    def __init__(self, pools: Pools, held: Rows, table: tuple[Any, Any] = (None, None)) -> None:
-        super().__init__(pools.memories, 0)
+
+class Paged(Store):
+    """The rows of one state. A step is given the pool with places for its new rows, and writes to these alone. Where a
+    window bounds how far back all rows are read (`window`), pages behind it are let go of."""
+
+    def __init__(self, pools: Pools, held: Rows, window: int | None, table: tuple[Any, Any] = (None, None)) -> None:
+        super().__init__(pools.memories, window or 0)
+        self._window = window
         self._pools, self._held, self._ready = pools, held, held
         self._table = table  # As it is known here, and as steps take it.
         self._places: tuple[Any, Any] = (None, None)  # The page and the slot of each new row.
@@ -86,11 +94,14 @@ class Paged(Store):
     def nbytes(self) -> int:
         return self._held.nbytes
 
-    def goes_back_to(self, length: int) -> bool:
-        return True
+    def goes_back_to(self, lengths: Sequence[int]) -> bool:
+        if self._window is None:
+            return True
+        return bool((np.maximum(np.array(lengths, int) - self._window, 0) >= self._held.first).all())
 
     def with_room_for(self, length: Any, count: int) -> Paged:
-        self._ready = self._held.with_room(np.full(len(self._held.lengths), count))
+        held = self._held.lengths
+        self._ready = self._held.with_room(np.full(len(held), count), still_read(held, self._window))
         self.room = self._pools.room(self._ready)
         return self
 
@@ -142,11 +153,11 @@ class Paged(Store):
     def after(self, count: int) -> Paged:
         """The rows with those that a step wrote."""
         ready, self._ready = self._ready, self._held
-        return Paged(self._pools, ready.behind(count), self._table)
+        return Paged(self._pools, ready.behind(count), self._window, self._table)
 
     def back_to(self, lengths: Sequence[int]) -> Paged:
         """The first rows of each sequence. Others keep those that they have."""
-        return Paged(self._pools, self._held.shorter(lengths))
+        return Paged(self._pools, self._held.shorter(lengths), self._window)
 
     def reordered(self, axes: Mapping[str, int], indices: Sequence[int]) -> Paged:
         """The rows of these sequences, in the pages that they are in."""
@@ -154,7 +165,7 @@ class Paged(Store):
         if not own or any(axes[memory.tensor] != own[memory.tensor] for memory in self.memories):
             message = "pages hold what is kept of these together: it cannot be put into another order"
             raise _refusal(message, "leave out `pages=`")
-        return Paged(self._pools, self._held.reordered(list(indices)))
+        return Paged(self._pools, self._held.reordered(list(indices)), self._window)
 
 
 def _refusal(message: str, help: str) -> CallError:

@@ -104,20 +104,23 @@ class Pool:
 
     def put(self, number: int, table: Any, first: Any, counts: Any, rows: Any) -> None:
         """Write the first rows of each sequence (sequence, position, …), so many, into its pages from `first` on, in
-        one of the arrays."""
+        one of the arrays. One that lies in no page is left out."""
         sequence, row = np.nonzero(np.arange(max(counts, default=0)) < counts[:, None])
         position = first[sequence] + row
-        places = table[sequence, position // self.size], position % self.size
-        self.arrays[number] = put_at(self.arrays[number], places, _at(rows, (sequence, row)))
+        page = table[sequence, position // self.size]
+        held = page > 0
+        places, rows = (page[held], position[held] % self.size), _at(rows, (sequence[held], row[held]))
+        self.arrays[number] = put_at(self.arrays[number], places, rows)
 
 
 class _Holding:
-    """The pages of some sequences, counted: row by row as many as are `used`, and 0 behind them."""
+    """The pages of some sequences, counted: row by row as many as are `used`, or 0 for one that was let go of since,
+    and 0 behind them."""
 
     def __init__(self, pool: Pool, table: Any, used: Any) -> None:
         self.table, self.used = table, used
         self.views: weakref.WeakSet[Rows] = weakref.WeakSet()
-        pages = table[np.arange(table.shape[1]) < used[:, None]]
+        pages = table[(np.arange(table.shape[1]) < used[:, None]) & (table > 0)]
         np.add.at(pool._counts, pages, 1)
         self.pages = len(np.unique(pages))
         weakref.finalize(self, pool._gone.append, pages).atexit = False
@@ -139,21 +142,30 @@ class Rows:
 
     @property
     def table(self) -> Any:
-        """The pages of each sequence, in order; 0 behind the last one."""
+        """The pages of each sequence, in order; 0 behind the last one, and for those that it has let go of."""
         return self._held.table
+
+    @property
+    def first(self) -> Any:
+        """The first row of each sequence that lies in a page."""
+        used = np.arange(self.table.shape[1]) < self._held.used[:, None]
+        return self.pool.size * np.cumprod(used & (self.table == 0), 1).sum(1)
 
     @property
     def nbytes(self) -> int:
         """The bytes of the pages that it has."""
         return self._held.pages * self.pool.page_bytes
 
-    def with_room(self, counts: Any) -> Rows:
+    def with_room(self, counts: Any, first: Any = 0) -> Rows:
         """The same rows, and places for so many more behind those of every sequence that nobody else has. The last page
-        of a sequence is copied where others have rows in those places."""
+        of a sequence is copied where others have rows in those places. Where pages are added, those are let go of that
+        have only rows before the `first` that is still read."""
         pool, size = self.pool, self.pool.size
         pool._collect()
         used = -(-(self.lengths + counts) // size)
-        missing = used - self._held.used
+        gone = first // size + 0 * used
+        begin = np.maximum(self._held.used, gone)
+        missing = np.maximum(used - begin, 0)
         copied = self._shared(counts)
         new = pool._take(len(copied) + int(missing.sum()))
         result = self
@@ -163,7 +175,8 @@ class Rows:
             last = self.lengths[copied] // size
             old, table[copied, last] = table[copied, last].tolist(), new[: len(copied)]
             places = np.arange(table.shape[1])
-            table[(places >= self._held.used[:, None]) & (places < used[:, None])] = new[len(copied) :]
+            table[(places >= begin[:, None]) & (places < used[:, None])] = new[len(copied) :]
+            table[places < gone[:, None]] = 0
             pool._copy(old, new[: len(copied)])
             pool._clear(new[: len(copied)], self.lengths[copied] % size)
             result = Rows(pool, _Holding(pool, table, used), self.lengths)
@@ -199,7 +212,7 @@ class Rows:
         for place in range(int(max(-(-ends // size), default=0))):
             rows = np.flatnonzero((ends > size * place) & (counts > 0))
             pages = self.table[rows, first[rows] // size + place]
-            self.pool._filled[pages] = np.minimum(size, ends[rows] - size * place)
+            self.pool._filled[pages] = np.minimum(size, ends[rows] - size * place) * (pages > 0)
 
     def behind(self, counts: Any) -> Rows:
         """The rows of each sequence, and so many more that were written behind them."""

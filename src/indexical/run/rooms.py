@@ -66,7 +66,7 @@ class Room(Store):
                 rows = only_where(rows, self.sequences[memory.tensor], memory.axis, kept, filling(array))
             self.arrays[number] = written(array, rows, memory.axis, *ends)
 
-    def goes_back_to(self, length: int) -> bool:
+    def goes_back_to(self, lengths: Sequence[int]) -> bool:
         return True
 
     def with_room_for(self, length: Any, count: int) -> Store:

@@ -185,7 +185,7 @@ class State:
         return after
 
     def _shorter(self, lengths: tuple[int, ...], tails: tuple[Any, ...]) -> State:
-        if not self._store.goes_back_to(min(lengths, default=0)):
+        if not self._store.goes_back_to(lengths):
             message = f"position {min(lengths)} reads rows that have left their window of {self._store.reach}"
             raise _refusal(message, f"{SPARE} positions can always be gone back, further ones not")
         before = self._decoder._before(lengths, (self._before(),))

@@ -100,10 +100,10 @@ class Store:
             rows = length + memory.offset - begins
             self.arrays.append(with_room(array, memory.axis, rows, held + memory.offset))
 
-    def goes_back_to(self, length: int) -> bool:
+    def goes_back_to(self, lengths: Sequence[int]) -> bool:
         """Whether all rows are held that the step after so many positions reads."""
         has_window = any(memory.window for memory in self.memories)
-        return not has_window or max(0, length - self.reach) >= self.first
+        return not has_window or max(0, min(lengths, default=0) - self.reach) >= self.first
 
     def with_room_for(self, length: Any, count: int) -> Store:
         """A store with room behind so many positions for some more: this one, unless rows have to be left behind."""

@@ -17,6 +17,7 @@ from ..source import Span
 from .incremental import Stepping, step_of
 from .memory import Memory, Paging, arrays_of
 from .past import Split
+from .windows import windows_of
 
 
 class Unpaged(Exception):
@@ -39,6 +40,10 @@ def paged_step_of(
             raise Unpaged(f"`{memory.tensor}` has rows before the first position, which lie in no page")
         if any(axis.coordinate.rest for axis in split.program.tensors[memory.tensor].axes):
             raise Unpaged(f"`{memory.tensor}` has any number of leading coordinates, and pages have some")
+    # All rows of a position lie in one page: it is let go of where none of them is read any more.
+    windows = windows_of(split, outputs)
+    if windows.kept >= {memory.tensor for memory in growing}:
+        stepping = replace(stepping, reach=windows.reach)
     apart = sequences if stepping.shared is None else None
     assert apart is None or isinstance(apart, ir.Size)
     return _Paged(stepping, split.row, size, apart).result()

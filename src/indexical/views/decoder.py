@@ -14,7 +14,7 @@ from ..ir import whole
 from ..ir.text import shown
 from ..ir.types import DTYPES_BY_NAME
 from ..plan.steps import WIDTH
-from ..run.stores import most_rows
+from ..run.stores import SPARE, most_rows
 from ..transform.memory import Memory
 
 # The bytes of a number that is kept in fewer bits.
@@ -48,7 +48,7 @@ def words(decoder: Any) -> Iterable[str]:
     if growing:
         yield f"in all {_sum(growing)} bytes a position, in {dtype}"
     if decoder._pools is not None:
-        yield from _pages(decoder._pools)
+        yield from _pages(decoder)
     if bounded and all(map(math.isfinite, bounded.values())):
         yield f"{'and ' if growing else ''}at most {_sum(bounded)} bytes however many positions there are, in {dtype}"
     if decoder.capacity is not None:
@@ -66,12 +66,16 @@ def words(decoder: Any) -> Iterable[str]:
     yield f"computed for new positions alone: {', '.join(name for name in local if name not in split.kept)}"
 
 
-def _pages(pools: Any) -> Iterable[str]:
+def _pages(decoder: Any) -> Iterable[str]:
     """Lines that say in which pages rows lie, and how many of them there are."""
+    pools = decoder._pools
     size = pools.paging.size
     own = "in pages of a sequence's own" if pools.paging.sequences else "in pages"
     room = "as many as are needed" if pools.most is None else f"{pools.most:,} of them and no more"
     yield f"{own}, of {counted(size, 'position')} each: {room}"
+    if decoder._stepping.reach:
+        far = " or ".join(map(shown, decoder._stepping.reach))
+        yield f"  one is let go of when `{far}` positions after it are there, and {SPARE} more"
     for pool in pools.known:
         yield f"  {counted(pool.pages, 'page')} of {pool.page_bytes:,} bytes, {pool.held:,} of them held"
 
