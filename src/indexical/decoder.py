@@ -32,7 +32,7 @@ from .run.rooms import (
     check_capacity,
     check_room,
     first_pass_in_room,
-    on_their_device,
+    on_device,
     tables_in_room,
     without_room,
 )
@@ -114,8 +114,8 @@ class Decoder:
         # The place of each argument of a step; the arguments of the latest that stay what they are.
         self._takes = {name: place for place, name in enumerate(self._step.inputs)}
         self._placed: tuple[dict[str, Any], list[Any]] = ({}, [])
-        # What stays the same as the latest `prefill` was given it, and as steps take it.
-        self._latest: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        # What stays the same as the latest `prefill` was given it, the GPU it was for, and as steps take it.
+        self._latest: tuple[dict[str, Any], Any, dict[str, Any]] = ({}, None, {})
         self._caller = Caller(self._step._engine, None if self._is_data else self._repeated())
         if sum(value.numel() for value in weights.values() if tensors.is_tensor(value)) > _MANY:
             self._caller.wait(_LATE)
@@ -367,11 +367,13 @@ class Decoder:
 
     def _fixed_for_steps(self, fixed: dict[str, Any], like: Iterable[Any]) -> dict[str, Any]:
         """What stays the same, as steps take it: the same for all states that were given the same."""
-        latest, taken = self._latest
-        if latest.keys() == fixed.keys() and all(fixed[name] is value for name, value in latest.items()):
+        gpu = next((array.device for array in like if tensors.is_tensor(array) and array.is_cuda), None)
+        latest, device, taken = self._latest
+        if device == gpu and latest.keys() == fixed.keys() and all(fixed[n] is value for n, value in latest.items()):
             return taken
-        self._latest = fixed, on_their_device(self, fixed, like) if self._is_data else fixed
-        return self._latest[1]
+        taken = fixed if gpu is None or not self._is_data else on_device(self, fixed, gpu)
+        self._latest = fixed, gpu, taken
+        return taken
 
     def _before(self, lengths: tuple[int, ...], like: Iterable[Any]) -> Any:
         """The number of positions that are past, as a step takes it."""

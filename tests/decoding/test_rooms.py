@@ -13,6 +13,7 @@ from tests.decoding.law import check, pieces
 from tests.decoding.test_decoding import CASES
 
 import indexical as ix
+from indexical.run.rooms import on_device
 
 HEAD = "space batch(b), position(i, j), feature(d, e); input x[b, i, d], table[i, d];"
 PROGRAMS = {
@@ -165,3 +166,19 @@ def test_shapes_never_change() -> None:
 def test_mistakes_are_findings(words: str, call: Any) -> None:
     with pytest.raises(ix.CallError, match=words):
         call(made("softmax"))
+
+
+def test_numbers_are_put_on_a_device_once() -> None:
+    text = "input x[i], w : i32, s, t[k]; let y[i] = sum[j](s * x[j] * t[0] where j <= i, i - j < w); output y;"
+    decode = ix.incremental(text, "i", capacity=8)
+    given = {"w": 3, "s": 0.5, "t": np.ones(8, np.float32)}
+    found = on_device(decode, given, torch.device("cpu"))
+    assert {name: getattr(value, "dtype", None) for name, value in found.items()} == {
+        "w": torch.int32,
+        "s": None,
+        "t": torch.float32,
+    }
+    x = torch.arange(8.0)
+    for fixed in (given, found):
+        state, _ = decode.prefill(x[:4], **fixed)
+        assert decode.step(x[4:5], state)[1].tolist() == [0.5 * (2 + 3 + 4)]

@@ -47,7 +47,7 @@ def rounded(sign, x, y, dtype):
     """The sum, difference, product or quotient of arrays in 32 bits, rounded to 16. Where nothing is differentiated,
     one kernel of a GPU does both."""
     traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if x.is_cpu or traced or learns(x, y) or torch.autograd.forward_ad._current_level >= 0:
+    if not x.is_cuda or traced or learns(x, y) or torch.autograd.forward_ad._current_level >= 0:
         return sign(x.to(torch.float32), y).to(dtype)
     return sign(x, y, out=torch.empty(torch.broadcast_shapes(x.shape, y.shape), dtype=dtype, device=x.device))
 ''',

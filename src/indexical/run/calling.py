@@ -128,6 +128,8 @@ class Caller:
         like = self.calls.like(values, None, backend, False, True, False)
         if like is None or not (like.fits is None or like.fits(values)):
             return None
+        if not all(is_tensor(value) or type(value) in (bool, int, float) for value in values):
+            return None
         key = tuple((v.shape, v.stride(), v.dtype, v.device, v.requires_grad) if is_tensor(v) else v for v in values)
         if key not in self._of_one_size:
             if len(self._of_one_size) == _MOST_SIZED:

@@ -180,11 +180,11 @@ def _behind(decoder: Any, name: str, array: Any, lengths: Lengths, rows: int, ax
     return array
 
 
-def on_their_device(decoder: Any, fixed: Mapping[str, Any], arrays: Iterable[Any]) -> dict[str, Any]:
-    """What stays the same, with the numbers and arrays of others than PyTorch on the GPU where arrays are: every step
-    would copy them there, and wait for it. A real number of Python stays one: it has no dtype of its own."""
-    found, device = dict(fixed), next((a.device for a in arrays if tensors.is_tensor(a) and a.is_cuda), None)
-    for tensor in decoder.program.ir.inputs if device is not None else ():
+def on_device(decoder: Any, fixed: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """What stays the same, with the numbers and arrays of others than PyTorch on a GPU: every step would copy them
+    there, and wait for it. A real number of Python stays one: it has no dtype of its own."""
+    found = dict(fixed)
+    for tensor in decoder.program.ir.inputs:
         value = fixed.get(tensor.name)
         if value is None or tensors.is_tensor(value) or tensor.dtype in STORED_ONLY:
             continue
