@@ -134,3 +134,31 @@ def test_replayed_steps_give_what_plain_ones_give(name: str, kept: str, pretende
     assert not decoders[0].uncaptured
     assert pretended
     assert all(state.lengths == plain.lengths for state, plain in states)
+
+
+BOTH = """let r[b, i, d] = (if i > 0 { r[b, i - 1, d] } else { 0 }) * 0.5 + x[b, i, d] * table[i, d];
+    let y[b, i, e] = sum[j](softmax[j](sum[d](r[b, i, d] * r[b, j, d]) where j <= i) * x[b, j, e]);"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [*((PROGRAMS[name], "room") for name in ("total", "recurrence", "taps")), (BOTH, "room"), (BOTH, "pages")],
+)
+def test_replayed_steps_hand_on_what_plain_ones_do(text: str, kept: str, pretended: list[Again]) -> None:
+    """Steps of one and of two positions, from two states of one prefill and from the first of them once more."""
+    x, table = torch.tensor(X), torch.tensor(TABLE)
+    found: list[list[Any]] = []
+    for graph in (True, False):
+        decode = ix.incremental(HEAD + text, "i", capacity=ROOM, graph=graph, table=table, **KEPT[kept])
+        first, _ = decode.prefill(x[:, :1])
+        states, outs = [first, first.reorder([2, 2, 0]), first], []
+        for count in (1, 1, 1, 2, 2, 2):
+            for n, state in enumerate(states):
+                states[n], out = decode.step(x[:, state.length : state.length + count] * (n + 1), state)
+                outs.append(out)
+        found.append(outs)
+        assert not decode.uncaptured
+    assert pretended
+    for mine, plain in zip(*found, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
