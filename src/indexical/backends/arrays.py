@@ -103,7 +103,8 @@ def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: D
     axes = joined(values, scope.order)
     if op == "+" and low.text.loops and low.text.dialect.adds_products:
         for product, other in (values, values[::-1]):
-            if product.product is not None and product.axes == other.axes == axes and product.dtype == other.dtype:
+            if _adds_up(product) and product.axes == other.axes == axes and product.dtype == other.dtype:
+                assert product.product is not None
                 return Value(added_product(*product.product, other), axes, "real", dtype)
     if op == "+" and low.text.dialect.adds_products:
         for product, other in (values, values[::-1]):
@@ -274,6 +275,14 @@ def kept_points(low: Lowering, own: set[Coordinate], closely: bool, scope: Scope
         some = low.text.dialect.reduction("any", whole, gone, low.text)
         masks.append(Value(some, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
     return conjunction(low, masks, scope)
+
+
+def _adds_up(product: Value) -> bool:
+    """Whether the library has one call for this product and what is added to it: of matrices it takes no stacks."""
+    if product.product is None:
+        return False
+    sign, left, right = product.product
+    return sign == "*" or max(len(left.axes), len(right.axes)) == 2
 
 
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:
