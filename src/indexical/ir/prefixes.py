@@ -72,7 +72,7 @@ def find(
     """The prefix that a reduction over one coordinate is, where these facts say which of its points take part; None
     where it is none."""
     key, queries = expr.ranges[0].coordinate, frozenset(queries)
-    if expr.ranges[0].depends_on and any(isinstance(p, ir.Normalize) and p.coordinate == key for p in walk(expr.body)):
+    if expr.ranges[0].depends_on and is_normalised(expr, key):
         return None  # It runs over the points of the reduction, which are others for each query.
     facts = list(facts)
     orders = [(order_of(fact, key, queries, constants), fact) for fact in facts]
@@ -99,6 +99,12 @@ def find(
         return None
     body = product_of(plain, expr.body) if plain else build.whole(1, expr.body.span)
     return Prefix(order, body, tuple(others), fixed, decay)
+
+
+def is_normalised(expr: ir.Reduce, coordinate: Coordinate) -> bool:
+    """Whether a body or a guard has something that is normalised over a coordinate of its reduction."""
+    parts = (part for inner in (expr.body, expr.guard) if inner is not None for part in walk(inner))
+    return any(isinstance(part, ir.Normalize) and part.coordinate == coordinate for part in parts)
 
 
 def order_of(fact: ir.Expr, key: Coordinate, queries: frozenset[Coordinate], constants: Constants) -> Order | None:
