@@ -29,7 +29,7 @@ class Case:
 
     def planned(self, spread: Spread) -> SpreadPlan:
         """The plan of the call that was made last."""
-        from indexical.plan.dtypes import definition_dtypes
+        from indexical.ir.dtypes import definition_dtypes
 
         ((layout, _),) = spread._layouts.values()
         names = {"torch.float32": "f32", "torch.float64": "f64", "torch.bool": "bool", "torch.int64": "i64"}

@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
 from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
+from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import SHORT, Coordinate, Dtype
@@ -18,7 +19,6 @@ from .blocks import cut
 from .carried import carry
 from .contractions import contract
 from .decode import DECODE, decode_refusal
-from .dtypes import definition_dtypes
 from .duality import chunks_of
 from .experts import group
 from .few import SHORT_ROWS, few_pairs

@@ -17,8 +17,8 @@ from ..diagnostics import CallError, Label, Sink
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import agreed, measuring, visit_clause
+from ..ir.dtypes import definition_dtypes
 from ..ir.types import BOUNDS, DTYPES_BY_NAME, NUMPY_NAMES, Coordinate, Dtype
-from ..plan.dtypes import definition_dtypes
 from ..records import dataclass
 from ..source import Span
 from .floats import round_to

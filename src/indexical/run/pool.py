@@ -268,6 +268,8 @@ def _at(array: Any, places: tuple[Any, ...]) -> Any:
 def put_at(array: Any, places: tuple[Any, ...], rows: Any) -> Any:
     """The array with rows at some places of its first axes: the same one, where it can be written to."""
     at = _places(array, places)
+    if not isinstance(rows, int) and rows.dtype != array.dtype:  # What was given in 8 bits is kept in 32.
+        rows = rows.to(array.dtype) if tensors.is_tensor(rows) else rows.astype(array.dtype)
     if jax_arrays.is_jax(array):
         return array.at[at].set(rows)
     array[at] = rows

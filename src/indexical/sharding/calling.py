@@ -10,8 +10,8 @@ import torch
 
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
+from ..ir.dtypes import definition_dtypes
 from ..ir.types import DTYPES_BY_NAME, NUMPY_NAMES, Dtype
-from ..plan.dtypes import definition_dtypes
 from ..run.asked import packed
 from ..run.bind import Bound, bind
 from .moving import Block, Values

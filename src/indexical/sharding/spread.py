@@ -14,8 +14,8 @@ from ..api import Program, compile
 from ..checker.names import suggest
 from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
+from ..ir.dtypes import definition_dtypes
 from ..ir.types import KIND_OF, Dtype
-from ..plan.dtypes import definition_dtypes
 from ..run.bind import Bound, bind
 from ..run.samples import stand_ins
 from ..source import Span

@@ -20,6 +20,7 @@ from .batch import Unbatchable, varying_along, with_one
 from .memory import Memory, Paging, Remembered, plus
 from .past import Split
 from .positions import COMPARISONS, Unsplit, exprs_of, sizes_in
+from .ranges import without_ranges_along
 from .windows import positions_in
 
 # The position of the first row of what has a window, until that is put in its place.
@@ -235,6 +236,8 @@ class _Step(Remembered):
 
         def moved(expr: ir.Expr) -> ir.Expr:
             expr = self._near(expr, bound) if let.name in self.windows.lets else expr
+            if self.capacity is not None and isinstance(row := clause.slots[axis], ir.Coord):
+                expr = without_ranges_along(expr, row.coordinate, plus(self.length, self.split.offset[let.name] - 1))
             marked = self._marked(expr, let, clause.slots[axis], local)
             return self._tidy(substitute(marked, values))
 

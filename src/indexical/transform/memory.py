@@ -12,7 +12,8 @@ from dataclasses import replace
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial, tidied
-from ..ir.types import Coordinate
+from ..ir.dtypes import definition_dtypes
+from ..ir.types import Coordinate, Dtype, computed_in
 from ..ir.walk import fresh, fresh_name, rebuild, walk
 from ..records import dataclass
 from ..source import Span
@@ -68,6 +69,7 @@ class Remembered:
         self.split, self.outputs, self.keep, self.capacity = split, outputs, keep, capacity
         self.source = split.program
         self.span = Span(self.source.source, 0, 0)
+        self.dtypes = _dtypes(split.plain or split.program)
         self.taken = {*self.source.tensors}
         self.names = {name: self._name(f"{name}_all") for name in (*split.kept, *split.again)}
         self.past = {name: self._name(f"{name}_past") for name in split.kept}
@@ -179,7 +181,8 @@ class Remembered:
         if memory.scale is not None:
             return ir.Input(memory.past, tuple(axes), "whole", "i8", tensor.span)
         owned = memory.rows is None and memory.keep is None
-        return ir.Input(memory.past, tuple(axes), tensor.kind, None, tensor.span, owned=owned)
+        dtype = self.dtypes.get(tensor.name) if tensor.kind != "real" else None
+        return ir.Input(memory.past, tuple(axes), tensor.kind, dtype, tensor.span, owned=owned)
 
     def _room(self, memory: Memory) -> ir.Expr:
         """The number of rows of the array that has what is past."""
@@ -289,6 +292,14 @@ class Remembered:
 
 def plus(expr: ir.Expr, number: int) -> ir.Expr:
     return tidied(build.apply("+", (expr, build.whole(number, expr.span)), "whole", expr.span)) if number else expr
+
+
+def _dtypes(program: ir.Program) -> dict[str, Dtype]:
+    """The dtypes of what is whole or true or false, as far as they are declared: they are those of what is kept."""
+    declared = {tensor.name: computed_in(tensor.dtype) for tensor in program.inputs if tensor.dtype is not None}
+    if any(tensor.kind == "whole" and tensor.dtype is None for tensor in program.inputs):
+        return declared
+    return declared | definition_dtypes(program, declared)[0]
 
 
 def _bound(clause: ir.Clause) -> set[Coordinate]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
+from ..ir.prefixes import is_normalised
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import changed, fresh, fresh_name, rebuild, substitute
@@ -127,7 +128,10 @@ class _Finder:
         if len(bounds) != 1:
             return None
         (taken, strict), idempotent = bounds[0], _JOINED[expr.op][1]
-        return None if strict and idempotent else _Found(expr, taken, build.conjunction(rest), strict)
+        # What is normalised over the positions that are taken changes with every further one.
+        if (strict and idempotent) or is_normalised(expr, taken.coordinate):
+            return None
+        return _Found(expr, taken, build.conjunction(rest), strict)
 
     def total(
         self, found: _Found, let: ir.Let, own: Coordinate, ranges: Mapping[Coordinate, ir.Range]
@@ -145,8 +149,12 @@ class _Finder:
         place = len([c for c in free if c.rest])
         self.along[name] = (place,)
         self.ends[name] = self._end(name, found, homes, place)
-        inner = [r for r in expr.ranges if r is not found.taken]
         values: dict[Coordinate, ir.Expr] = {found.taken.coordinate: build.coord(own, span)}
+        inner = [
+            replace(r, lower=substitute(r.lower, values), upper=substitute(r.upper, values))
+            for r in expr.ranges
+            if r is not found.taken
+        ]
         body = substitute(expr.body, values)
         guard = None if found.rest is None else substitute(found.rest, values)
         if guard is not None and not inner:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir import nodes as ir
-from ..ir.types import DEFAULT_DTYPE, Dtype, Kind, computed_in, widest
-from ..ir.walk import children
+from . import nodes as ir
+from .types import DEFAULT_DTYPE, Dtype, Kind, computed_in, widest
+from .walk import children
 
 
 def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> tuple[dict[str, Dtype], frozenset[str]]:
