@@ -40,6 +40,19 @@ def test_pieces_give_what_the_whole_gives(name: str, way: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["growing", "room", "pages"])
+def test_tables_for_pairs_and_for_keys_are_weights(way: dict[str, Any]) -> None:
+    text = (
+        "input T[i, j], P[s, d]; let w[b, i, j] = softmax[j](x[b, i, 0] * P[j, 0] + T[i, j]) where j <= i;"
+        "let y[b, i, e] = sum[j](w[b, i, j] * x[b, j, e]); output w, y;"
+    )
+    draw = np.random.default_rng(1)
+    tables = {"T": draw.normal(size=(6, 6)), "P": draw.normal(size=(6, 3))}
+    decoder = ix.incremental(HEAD + text, "i", **tables, **way)
+    assert decoder.text
+    check(decoder, {"x": X, "T": tables["T"][:5, :5], "P": tables["P"][:5]}, (0, 1, 2, 2))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["growing", "room", "pages"])
 @pytest.mark.parametrize("dtype", ["bool", "i8", "i32", "i64"])
 def test_kept_numbers_have_the_dtype_that_they_had(dtype: str, way: dict[str, Any]) -> None:
     is_bool = dtype == "bool"
@@ -56,3 +69,16 @@ def test_kept_numbers_have_the_dtype_that_they_had(dtype: str, way: dict[str, An
         check(decoder, {"t": given}, counts)
         state, out = decoder.prefill(given[:, :2])
         assert decoder.step(given[:, 2:], state)[1].dtype == out.dtype == decoder.program(given).dtype
+
+
+def test_a_memory_is_told_from_positions() -> None:
+    """What attends to another sequence has to say that it is one: that it reads all of it is no looking ahead then."""
+    text = (
+        "{}input x[b, i, d], mem[b, s, d]; let w[b, i, s] = softmax[s](sum[d](x[b, i, d] * mem[b, s, d]));"
+        "let y[b, i, e] = sum[s](w[b, i, s] * mem[b, s, e]);"
+    )
+    mem = np.random.default_rng(2).normal(size=(2, 4, 3))
+    with pytest.raises(ix.Error, match="if `mem` is known as a whole, declare a space for its own positions"):
+        ix.incremental(text.format(""), "i")
+    check(ix.incremental(text.format(""), "i", mem=mem), {"x": X, "mem": mem}, (0, 1, 4))
+    check(ix.incremental(text.format("space memory(s), position(i);"), "i"), {"x": X, "mem": mem}, (2, 3))

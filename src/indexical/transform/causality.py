@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..diagnostics import Label
 from ..facts.contracts import later_pair
 from ..facts.dependence import Dependence, Scan
+from ..facts.positions import is_declared
 from ..facts.view import View
 from ..ir import build
 from ..ir import nodes as ir
@@ -32,7 +33,7 @@ _TAKEN = "@"
 def split(program: ir.Program, along: str, fixed: Collection[str], outputs: Sequence[str]) -> Split:
     """The program along the positions of a coordinate or space, none of which reads one after it."""
     result = found(program, along, fixed, outputs)
-    prover = _Prover(View(result.program), result, outputs)
+    prover = _Prover(View(result.program), result, outputs, program)
     prover.check()
     reach = prover.reaches()
     taken = {name.removeprefix(_TAKEN): far for name, far in reach.items() if name.startswith(_TAKEN)}
@@ -68,8 +69,8 @@ class _Between(Dependence):
 class _Prover:
     """The proof that no position reads one after it, and how far back each reads."""
 
-    def __init__(self, view: View, split: Split, outputs: Sequence[str]) -> None:
-        self.view, self.split, self.outputs = view, split, outputs
+    def __init__(self, view: View, split: Split, outputs: Sequence[str], written: ir.Program) -> None:
+        self.view, self.split, self.outputs, self.written = view, split, outputs, written
         self.length = build.size(split.row, view.program.inputs[0].span)
         single = [name for name in split.rows if len(split.along[name]) == 1]
         self.roots = dict.fromkeys((*single, *(name for name in outputs if name in split.axis)))
@@ -176,8 +177,19 @@ class _Prover:
             message = f"`{let.name}` {what}, and nothing proves that this does not come after its own position"
         else:
             message = f"`{let.name}` at position {pair[0]} {what}, which comes after it"
-        help = f"a guard such as `where j <= {row}` removes the positions after it"
+        help = f"a guard such as `where j <= {row}` removes the positions after it{self._or_whole(scan)}"
         raise Unsplit(message, Label(index.span, words), Label(let.span, "for every position of this"), help=help)
+
+    def _or_whole(self, scan: Scan) -> str:
+        """What else would help: what is read may be a memory that is there as a whole, though no space says so."""
+        given = [t.name for t in self.view.program.inputs if self.split.along[t.name]]
+        made_of = [name for name in self.view.made_of(scan.tensor) if name in given]
+        if len(made_of) != 1 or len(given) == 1:
+            return ""
+        name = made_of[0]
+        if is_declared(View(self.written).space_of(name, self.split.along[name][0])):
+            return ""
+        return f"; if `{name}` is known as a whole, declare a space for its own positions, or give it here: `{name}=…`"
 
     def _check_sizes(self, let: ir.Let) -> None:
         """Refuse a value or a guard that depends on how many positions there are; bounds that always hold do not."""

@@ -108,7 +108,7 @@ class _Step(Remembered):
         program = replace(
             self.source,
             inputs=tuple(tensor for tensor in inputs if tensor.name in needed or self._has_sizes(tensor)),
-            lets=tuple(let for let in lets if let.name in needed),
+            lets=tuple(self._beside_tables(let) for let in lets if let.name in needed),
             outputs=self.outputs,
             order=(),
             contracts=(),
@@ -126,6 +126,29 @@ class _Step(Remembered):
         """Whether an input can be given that nothing reads: its sizes do not count positions in some other way."""
         extents = [axis.extent for axis in tensor.axes if not isinstance(axis.extent, ir.Size)]
         return not any(self.split.row in sizes_in(extent) for extent in extents)
+
+    def _beside_tables(self, let: ir.Let) -> ir.Let:
+        """The definition in which what indexes a table that is longer than the positions so far says where it ends."""
+        parts = [part for clause in let.clauses for expr in exprs_of(clause) for part in walk(expr)]
+        indices = [
+            part.indices[number]
+            for part in parts
+            if isinstance(part, ir.Read) and part.tensor in self.tables
+            for number in self.tables[part.tensor]
+        ]
+        bare = {index.coordinate for index in indices if isinstance(index, ir.Coord)}
+
+        def stated(ranges: tuple[ir.Range, ...]) -> tuple[ir.Range, ...]:
+            return tuple(replace(r, stated=r.stated or r.coordinate in bare) for r in ranges)
+
+        def change(expr: ir.Expr) -> ir.Expr:
+            expr = rebuild(expr, change)
+            return replace(expr, ranges=stated(expr.ranges)) if isinstance(expr, ir.Reduce) else expr
+
+        if not bare:
+            return let
+        clauses = [replace(changed(clause, change), ranges=stated(clause.ranges)) for clause in let.clauses]
+        return replace(let, clauses=tuple(clauses))
 
     # ------------------------------------------------------------------------------ definitions
 

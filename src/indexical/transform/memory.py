@@ -71,6 +71,13 @@ class Remembered:
         self.span = Span(self.source.source, 0, 0)
         self.dtypes = _dtypes(split.plain or split.program)
         self.taken = {*self.source.tensors}
+        # The axes of fixed inputs that have as many points as there are positions: in a step, more than so far.
+        length = build.size(split.row, self.span)
+        self.tables = {
+            tensor.name: [number for number, axis in enumerate(tensor.axes) if axis.extent == length]
+            for tensor in self.source.inputs
+            if not split.along[tensor.name]
+        }
         self.names = {name: self._name(f"{name}_all") for name in (*split.kept, *split.again)}
         self.past = {name: self._name(f"{name}_past") for name in split.kept}
         self.windows = windows_of(split, outputs) if capacity is None else NO_WINDOWS
@@ -154,8 +161,8 @@ class Remembered:
         if self.split.along[tensor.name]:
             return tensor
         axes = []
-        for axis in tensor.axes:
-            if isinstance(axis.extent, ir.Size) and axis.extent.coordinate == self.split.row:
+        for number, axis in enumerate(tensor.axes):
+            if number in self.tables[tensor.name]:
                 own = self._coordinate(f"{axis.coordinate.name}_of_{tensor.name}")
                 axis = ir.Axis(own, build.size(own, tensor.span))
             axes.append(axis)

@@ -12,7 +12,7 @@ from ..facts.view import View
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.context import constants_of
+from ..ir.context import Agreement, constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import changed, fresh, parts_in, rebuild, rewritten, substitute, walk
 
@@ -56,6 +56,7 @@ def along_one_size(
         raise Unsplit(f"no input has positions along `{along}`: there is nothing to take one after another")
     counted.sort(key=lambda place: place[2].coordinate.name != along)
     row = counted[0][2].coordinate
+    counted += _as_long(program, row, fixed)
     lengths = {axis.coordinate for _, _, axis in counted}
     program = _with_one_size(program, row, lengths, {(tensor.name, number) for tensor, number, _ in counted})
     constants = constants_of(program.definitions)
@@ -71,6 +72,20 @@ def along_one_size(
         ]
         axes[tensor.name] = tuple(places)
     return program, row, axes
+
+
+def _as_long(
+    program: ir.Program, row: Coordinate, fixed: Collection[str]
+) -> list[tuple[ir.Input, int, ir.Axis]]:
+    """The axes of fixed inputs that one coordinate indexes together with one of positions: they are as long."""
+    agreement, length = Agreement(program), build.size(row, program.inputs[0].span)
+    return [
+        (tensor, number, axis)
+        for tensor in program.inputs
+        if tensor.name in fixed
+        for number, axis in enumerate(tensor.axes)
+        if isinstance(axis.extent, ir.Size) and agreement.holds(axis.extent, length)
+    ]
 
 
 def without_scans(program: ir.Program) -> ir.Program:
