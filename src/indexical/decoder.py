@@ -105,7 +105,10 @@ class Decoder:
             first = replace(split.plain, lets=lets, outputs=self._given, order=(), contracts=())
             self._first = derived_program(laid, first, "first pass", self._said)
         outputs = (*wanted, *(memory.after for memory in self._memories))
-        step = replace(stepping.program, outputs=outputs)
+        # What is wanted may be what is kept, in fewer bits: a program has each output once.
+        once = tuple(dict.fromkeys(outputs))
+        self._again = None if len(once) == len(outputs) else tuple(map(once.index, outputs))
+        step = replace(stepping.program, outputs=once)
         self._step = derived_program(laid, step, "step", (*self._said, "in place"))
         paging = stepping.paging
         self._pools = None if paging is None else Pools(self._growing, paging, capacity, pool)
@@ -283,6 +286,9 @@ class Decoder:
         """The results of a step: what is wanted, then what is kept. Where a `function` is known for it, it is that."""
         given = self._step_arguments(fixed, values, before)
         found = function(*given) if function else self._caller.call(given, {}, None, backend, False, True)
+        if self._again is not None:
+            found = found if len({*self._again}) > 1 else (found,)
+            return tuple(found[place] for place in self._again)
         return found if len(self._wanted) + len(self._memories) > 1 else (found,)
 
     def _step_arguments(self, fixed: dict[str, Any], values: dict[str, Any], before: Any) -> tuple[Any, ...]:

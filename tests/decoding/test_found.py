@@ -82,3 +82,12 @@ def test_a_memory_is_told_from_positions() -> None:
         ix.incremental(text.format(""), "i")
     check(ix.incremental(text.format(""), "i", mem=mem), {"x": X, "mem": mem}, (0, 1, 4))
     check(ix.incremental(text.format("space memory(s), position(i);"), "i"), {"x": X, "mem": mem}, (2, 3))
+
+
+@pytest.mark.parametrize("keep", ["bf16", "i8"])
+def test_what_is_kept_in_fewer_bits_may_be_wanted_too(keep: Any) -> None:
+    text = "let k[b, i, d] = tanh(x[b, i, d]); let y[b, i, d] = sum[j](k[b, i, d] * k[b, j, d] where j <= i); output "
+    for outputs in ("k, y;", "k;"):
+        check(
+            ix.incremental(HEAD + text + outputs, "i", ["k", "y"], keep), {"x": torch.tensor(X)}, (0, 1, 4), close=0.02
+        )
