@@ -108,6 +108,24 @@ def test_uneven_and_empty_blocks(what: str) -> None:
     _checked(cases.Case(roster.compiled(name), roster.arrays(name, sizes), mesh, options))
 
 
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_state_whose_clauses_measure_an_axis_apart(rows: int) -> None:
+    """`d` is as long as in `x` in the first clause, and as in `M` in the second: the larger of two numbers."""
+    text = (
+        "input x[b, i, d], M[d, e]; let y[b, 0, d] = x[b, 0, d];"
+        "let y[b, i in 1..size(i), d] = tanh(sum[e](M[e, d] * y[b, i - 1, e])) + x[b, i, d];"
+    )
+    arrays = {"x": torch.randn(2, rows, 3, requires_grad=True), "M": torch.randn(3, 3, requires_grad=True)}
+    _checked(cases.Case(ix.compile(text), arrays, {"context": 2}, {"i": "context"}))
+
+
+def test_a_running_sum_is_0_where_its_guard_fails() -> None:
+    text = "input x[i, d], keep[i] : bool; let y[i, d] = cumsum[i](x[i, d] where keep[i]);"
+    keep = torch.tensor([True, False, True, True, False])
+    arrays = {"x": torch.randn(5, 2, requires_grad=True), "keep": keep}
+    _checked(cases.Case(ix.compile(text), arrays, {"context": 2}, {"i": "context"}))
+
+
 def test_what_is_computed_whole_is_given_in_parts() -> None:
     """So that the part of a rank is the same whatever can be cut."""
     program = ix.compile("input x[t]; let y[size(t) - 1] = x[0]; let y[t in 0..size(t) - 1] = y[t + 1] + x[t];")

@@ -174,11 +174,14 @@ class _Apart:
         """A running sum as a recurrence, whose state can be handed on."""
         op, identity = _RUNNING[expr.op]
         kind, span, body, own = expr.type.kind, expr.span, expr.body, expr.coordinate
+
+        def number(value: int) -> ir.Expr:
+            return build.real(Fraction(value), span) if kind == "real" else build.whole(value, span)
+
         if expr.guard is not None:
             if identity is None:
                 return expr
-            nothing = build.real(Fraction(identity), span) if kind == "real" else build.whole(identity, span)
-            body = build.select(expr.guard, body, nothing, span)
+            body = build.select(expr.guard, body, number(identity), span)
         name = fresh_name(f"{let.name}_{expr.op}", self.taken)
         coordinates = expr.type.coordinates
         first = substitute(body, {own: build.whole(0, span)})
@@ -201,7 +204,9 @@ class _Apart:
             None,
             span,
         )
-        return self._put(let, name, (base, rule), [c for c, _ in pairs], kind)
+        found = self._put(let, name, (base, rule), [c for c, _ in pairs], kind)
+        # A point that the guard removes reads as 0, whatever came before it.
+        return found if expr.guard is None else build.select(expr.guard, found, number(0), span)
 
     def _made(self, let: ir.Let, name: str, expr: ir.Expr) -> ir.Expr:
         """A read of a definition that is made for an expression."""

@@ -34,7 +34,12 @@ def with_sizes(program: ir.Program, sizes: Mapping[Coordinate, int], scalars: Ma
                 return build.whole(sizes[coordinate], expr.span)
             case ir.Read(tensor, ()) if tensor in known:
                 return build.whole(known[tensor], expr.span)
-        return rebuild(expr, changed)
+        found = rebuild(expr, changed)
+        if isinstance(found, ir.Map) and found.op in ("max", "min") and found.type.kind == "whole":
+            numbers = [number for part in found.arguments if (number := number_of(part)) is not None]
+            if len(numbers) == len(found.arguments):  # An extent of several clauses is the largest of theirs.
+                return build.whole(max(numbers) if found.op == "max" else min(numbers), expr.span)
+        return found
 
     for let in program.lets:
         if not let.axes and let.kind == "whole" and len(let.clauses) == 1 and let.clauses[0].guard is None:
