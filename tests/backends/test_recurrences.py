@@ -381,3 +381,16 @@ def test_a_recurrence_of_one_step_is_its_base_case() -> None:
     program = ix.compile("input y[i in 0..3]; let h[e in 0..1, i] = if e > 0 { tanh(h[e - 1, i]) } else { y[i] };")
     y = torch.arange(3.0)
     assert torch.equal(program(y), y[None])
+
+
+def test_the_last_step_is_an_array_for_kernels_that_read_it() -> None:
+    """Of a recurrence only its last step is kept where nothing else is read; scores read arrays."""
+    program = ix.compile(
+        "input x[i, d]; let z[0, i, d] = x[i, d]; let z[l in 1..3, i, d] = tanh(z[l - 1, i, d]);"
+        "let y[i, d] = z[2, i, d]; let s[i, j] = sigmoid(sum[d](y[i, d] * y[j, d]) - (i - j));"
+        "let out[i, e] = sum[j](s[i, j] * y[j, e] where j <= i, i - j < 3); output out;"
+    )
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    found = program(torch.tensor(x, requires_grad=True))
+    np.testing.assert_allclose(found.detach(), program(x, backend="reference"), atol=1e-12)
+    found.sum().backward()

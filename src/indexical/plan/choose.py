@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -154,6 +154,7 @@ def choose(
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
         covers = _covered((step.definition, *step.beside), written, needed)
         kernels[step.definition] = replace(step, covers=covers, refusals=more)
+    arranged = arranged.with_all_steps(_handed(library))
     steps = tuple(
         kernels[name] if name in kernels else step_of(name, arranged, (refusals[name],) if name in refusals else ())
         for name in lets
@@ -244,6 +245,12 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str
         return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
 
     return lets.keys() & reached((*wanted, *asserted(program)), step)
+
+
+def _handed(steps: Iterable[Step]) -> set[str]:
+    """The tensors that are handed as arrays to kernels which compute scores by themselves."""
+    scored = [step.attend.attention for step in steps if step.attend is not None and step.kernel != FUSED]
+    return set(read_in(*(part for one in scored for part in (one.score, *one.guard))))
 
 
 def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field, replace
 
 from ..checker.recurrence import is_plain
@@ -38,6 +38,11 @@ class Arranged:
     program: ir.Program
     recurrences: Mapping[str, Recurrence]
     refusals: Mapping[str, tuple[Refusal, ...]]
+
+    def with_all_steps(self, names: Collection[str]) -> Arranged:
+        """The same, with all steps kept of some recurrences: they are read as arrays."""
+        whole = {name: replace(self.recurrences[name], kept=None) for name in names if name in self.recurrences}
+        return replace(self, recurrences={**self.recurrences, **whole}) if whole else self
 
 
 def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arranged:
