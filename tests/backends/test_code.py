@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -121,3 +122,41 @@ def test_a_fresh_array_that_is_used_once_is_written_over() -> None:
     fresh = call("torch.addmm", "b", "x", "w")
     lines = render([_step("a__1", fresh), Statement(1, 0, "return", code=call("torch.tanh", "a__1"))], set())
     assert lines == ["    return torch.tanh_(torch.addmm(b, x, w))"]
+
+
+def _branches(*after: Statement) -> list[str]:
+    """`y` in two branches, then what follows."""
+    made = [Statement(2, number, "assign", "y", call(name, "x")) for number, name in ((1, "f"), (2, "g"))]
+    test, otherwise = Statement(1, 0, "if", code=Name("x")), Statement(1, 0, "else")
+    return [line.strip() for line in render([test, made[0], otherwise, made[1], *after], set())]
+
+
+COPY = Statement(1, 0, "assign", "out", Name("y"))
+
+
+def test_what_is_made_for_a_copy_has_its_name_at_once() -> None:
+    lines = _branches(COPY, Statement(1, 0, "return", code=Name("out")))
+    assert lines == ["if x:", "out = f(x)", "else:", "out = g(x)", "return out"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        (COPY, Statement(1, 0, "return", code=infix("+", "out", "y"))),
+        (Statement(1, 0, "assign", "a", call("f", "y")), COPY, Statement(1, 0, "return", code=infix("+", "a", "out"))),
+        (
+            Statement(1, 0, "assign", "out", Name("x")),
+            Statement(1, 0, "do", code=call("f", "out")),
+            COPY,
+            Statement(1, 0, "return", code=Name("out")),
+        ),
+        (
+            Statement(1, 0, "def", "f", call("", "x")),
+            replace(COPY, indent=2),
+            Statement(2, 0, "return", code=Name("out")),
+        ),
+    ],
+    ids=["read after", "read before", "its name is in use", "of a function around it"],
+)
+def test_a_copy_of_what_is_read_elsewhere_stays(after: tuple[Statement, ...]) -> None:
+    assert "out = y" in _branches(*after)

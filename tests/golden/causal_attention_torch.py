@@ -2,6 +2,7 @@ import math
 
 import torch
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
@@ -41,8 +42,7 @@ def program(Q, K, V):
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     scale = 1 / math.sqrt(n_d) if n_d else math.nan
     if n_d == n_e and n_j <= n_i and Q.stride(-1) == 1 and K.stride(-1) == 1 and V.stride(-1) == 1:
-        out_rows = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=scale)
+        out = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=scale)
     else:
-        out_rows = attend(Q, K, V, is_causal=True, scale=scale)
-    out = out_rows
+        out = attend(Q, K, V, is_causal=True, scale=scale)
     return out

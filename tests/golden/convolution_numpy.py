@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 

@@ -2,6 +2,7 @@ import math
 
 import torch
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 

@@ -3,6 +3,7 @@ import math
 import numpy as np
 from indexical.backends.kernels.numpy_stream import attend_blocks
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 

@@ -4,6 +4,7 @@ import torch
 from indexical.backends.kernels.torch_masked import attend_masked
 from indexical.backends.kernels.torch_intervals import attend_within
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
@@ -28,13 +29,12 @@ def program(Q, K, V):
         j = torch.arange(n_j, device=device)
         kept = i[:, None] <= j + 2
         kept_2 = j <= i[:, None]
-        out_attended = attend_masked(Q, K, V, kept & kept_2, None, scale, all_attend=n_i == n_j)
+        out = attend_masked(Q, K, V, kept & kept_2, None, scale, all_attend=n_i == n_j)
     else:
         i_2 = torch.arange(n_i, device=device)
         out_2 = i_2 - 2
         out_3 = i_2 + 1
         lower = torch.stack((out_2[None, None],))
         upper = torch.stack((out_3[None, None],))
-        out_attended = attend_within(Q, K, V, lower, upper, scale)
-    out = out_attended
+        out = attend_within(Q, K, V, lower, upper, scale)
     return out

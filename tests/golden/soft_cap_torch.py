@@ -4,6 +4,7 @@ import torch
 from indexical.backends.kernels.torch_stream import streaming
 from indexical.backends.kernels.torch_masked import attend_scores
 
+
 class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
@@ -75,12 +76,11 @@ def program(Q, K, V, cap):
         j = torch.arange(n_j, device=device)
         i = torch.arange(n_i, device=device)
         out_2 = cap * torch.tanh(Q @ K.swapaxes(-1, -2) / (math.sqrt(n_d) * cap))
-        out_attended = attend_scores(out_2, V, j <= i[:, None])
+        out = attend_scores(out_2, V, j <= i[:, None])
     else:
         i_2 = torch.arange(n_i, device=device)
         out_3 = i_2 + 1
-        out_attended = attend_out(
+        out = attend_out(
             [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_3
         )
-    out = out_attended
     return out

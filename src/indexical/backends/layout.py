@@ -146,7 +146,7 @@ def written(statements: Iterable[Statement]) -> list[str]:
 
 def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:
     """The statements of a function's body as they are written."""
-    return _renamed(_moved(_used(list(flattened(statements)))), taken)
+    return _renamed(_merged(_moved(_used(list(flattened(statements))))), taken)
 
 
 def flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
@@ -261,6 +261,42 @@ def _is_fresh(code: Node) -> bool:
 
 
 # ------------------------------------------------------------------------ names
+
+
+def _merged(statements: list[Statement]) -> list[Statement]:
+    """The statements without `x = y`, where `y` is made in this block for that alone: it is called `x` at once."""
+    places: dict[str, list[int]] = {}
+    for number, statement in enumerate(statements):
+        for word in {statement.target, *statement.words}:
+            places.setdefault(word, []).append(number)
+    found: dict[str, str] = {}
+    touched: set[str] = set()
+    for number, statement in enumerate(statements):
+        if statement.kind == "assign" and isinstance(statement.code, Name):
+            pair = statement.code.text, statement.target
+            if touched.isdisjoint(pair) and _is_made_for(number, pair[0], statements, places):
+                found[pair[0]] = pair[1]
+                touched.update(pair)
+    if not found:
+        return statements
+    copies = set(found.items())
+    kept = [each for each in statements if (getattr(each.code, "text", None), each.target) not in copies]
+    return _merged([_with_names(each, found) if found.keys() & {each.target, *each.words} else each for each in kept])
+
+
+def _is_made_for(number: int, source: str, statements: list[Statement], places: Mapping[str, list[int]]) -> bool:
+    """Whether a variable is assigned in the block of the copy of it that stands here, read there alone, and nothing
+    has read the copy's own name yet."""
+    copy, first = statements[number], places[source][0]
+    made = [statements[place] for place in places[source][:-1]]
+    earlier = [place for place in places[copy.target] if place < number]
+    return (
+        places[source][-1] == number
+        and bool(made)
+        and all(each.kind in ("temporary", "assign") and source not in each.words for each in made)
+        and all(place < first and copy.target not in statements[place].words for place in earlier)
+        and all(each.indent >= copy.indent and each.kind != "def" for each in statements[first:number])
+    )
 
 
 def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:

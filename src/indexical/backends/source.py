@@ -265,6 +265,7 @@ def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) ->
     lines += ["", *text.dialect.header, *triton, ""]
     after = [
         "",
+        "",
         "class Refused(ValueError):",
         '    """The arrays do not fit the relation: a code and a message."""',
         "",
