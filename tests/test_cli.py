@@ -132,6 +132,11 @@ def test_mistakes_of_the_command(
     assert words in capsys.readouterr().err
 
 
+def test_an_output_that_is_asked_for_twice_is_given_once(causal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(causal), "--random", "i=2", "--outputs", "weights,weights"]) == 0
+    assert capsys.readouterr().out.count("weights[") == 1
+
+
 def test_fmt(causal: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fmt", "--check", str(causal)]) == 1
     assert causal.read_text() == CAUSAL

@@ -106,6 +106,13 @@ def test_show_draws_inputs(capsys: Captured) -> None:
     assert capsys.readouterr().err == "ix: sizes not given: i=3\n"
 
 
+def test_show_draws_inputs_beside_values(capsys: Captured) -> None:
+    Path("sum.ix").write_text("input x[i], z[i];\n\nlet y[i] = x[i] + z[i];\n", encoding="utf-8")
+    found = shown("sum.ix", "--random", "--value", 'x=["1/3", 2]')
+    assert [tensor["shape"] for tensor in found["tensors"]] == [[2], [2], [2]]
+    assert capsys.readouterr() == ("", "")
+
+
 def test_show_keeps_symbols() -> None:
     assert exact(shown("double.ix", "--sizes", "i=2"), "y") == ["2·x[0]", "2·x[1]"]
 
@@ -158,6 +165,9 @@ def test_show_labels_points() -> None:
         (["double.ix", "--random", "q=4"], 2, "no input has a coordinate `q`"),
         (["double.ix", "--random", "i=x"], 2, "sizes look like"),
         (["double.ix", "--random", "i=4", "--seed", "-1"], 2, "seed"),
+        (["double.ix", "--random", "--value", 'x=["one"]'], 2, "one is no number"),
+        (["double.ix", "--random", "--value", 'x=["1/0"]'], 2, "1/0 is no number"),
+        (["double.ix", "--random", "--value", "x=[[1], [1, 2]]"], 1, "error"),
         (["double.ix", "--sizes", "q=3"], 1, "IX512"),
         (["double.ix", "--labels", "q=a,b"], 1, "IX515"),
         (["lesson.md", "--value", "x=1"], 2, "a lesson has its own"),

@@ -98,7 +98,7 @@ def accuracy_command(options: Namespace) -> int:
 def lesson_command(options: Namespace) -> int:
     program = compile(text_of(options.file))
     arrays, _ = read_exactly(program, options)
-    given = {name: _as_floats(value) for name, value in arrays.items()}
+    given = {name: as_numbers(value, _decimal) for name, value in arrays.items()}
     if options.random is not None:
         drawn = drawn_arrays(program, given, options)
         given.update({name: a.round(1) + 0.0 if a.dtype.kind == "f" else a for name, a in drawn.items()})
@@ -106,14 +106,18 @@ def lesson_command(options: Namespace) -> int:
     return 0
 
 
-def _as_floats(value: Any) -> Any:
-    """The figures of `--value`, which are text, as numbers; a fraction is no decimal that a program can state."""
+def as_numbers(value: Any, number: Callable[[str], int | float]) -> Any:
+    """The figures of `--value`, which are text, as numbers."""
     if isinstance(value, list):
-        return [_as_floats(item) for item in value]
+        return [as_numbers(item, number) for item in value]
+    return number(value) if isinstance(value, str) else value
+
+
+def _decimal(figure: str) -> int | float:
     try:
-        return (int(value) if str(value).lstrip("-").isdigit() else float(value)) if isinstance(value, str) else value
+        return int(figure) if figure.lstrip("-").isdigit() else float(figure)
     except ValueError:
-        raise Usage(f"--value: {value} is no decimal, and a lesson states its figures as decimals") from None
+        raise Usage(f"--value: {figure} is no decimal, and a lesson states its figures as decimals") from None
 
 
 def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:

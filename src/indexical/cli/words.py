@@ -29,7 +29,7 @@ def beside(path: str) -> str:
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:
-    return tuple(name.strip() for name in text.split(",")) if text else None
+    return tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text else None
 
 
 def sizes_in(text: str, option: str) -> dict[str, int]:

@@ -68,7 +68,10 @@ def _sizes(
     assumed: dict[str, int] = {}
     for tensor in program.inputs:
         if tensor.name in given:
-            shape = np.shape(given[tensor.name])
+            try:
+                shape = np.shape(given[tensor.name])
+            except ValueError:  # Rows of different lengths: whoever takes the array says so.
+                continue
             for axis, length in zip(reversed(tensor.axes), reversed(shape), strict=False):
                 if not axis.coordinate.rest:
                     sizes.setdefault(axis.coordinate, length)
