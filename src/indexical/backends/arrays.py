@@ -282,7 +282,7 @@ def _adds_up(product: Value) -> bool:
     if product.product is None:
         return False
     sign, left, right = product.product
-    return sign == "*" or max(len(left.axes), len(right.axes)) == 2
+    return sign == "*" or (sign == "@" and max(len(left.axes), len(right.axes)) == 2)
 
 
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:
