@@ -488,26 +488,33 @@ def test_a_tape_runs_again_with_other_tensors(driver: Driver, compiled: list[For
 
 
 def test_kernels_of_a_call_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each that is missing once, and at the same time: none gets past the barrier alone."""
+    """Each that is missing once, and at the same time: none gets past the barrier alone. Texts are read one after the
+    other, first what takes longest to compile, also behind one that was not to be read."""
     both = threading.Barrier(2, timeout=10)
     made: list[str] = []
 
     class Family:
-        def __init__(self, name: str, known: bool) -> None:
-            self.name, self.launchers = name, {"key": None} if known else {}
+        def __init__(self, name: str, effort: tuple[bool, int], known: bool = False) -> None:
+            self.name, self.launchers, self.effort = name, {"key": None} if known else {}, effort
 
         def read(self, arguments: Any) -> tuple[str, list[Any]]:
             return "key", []
 
         def add(self, key: str) -> None:
-            both.wait()
-            made.append(self.name)
+            if self.name != "kept":
+                source = SimpleNamespace(language=None, make_ir=lambda *_: made.append(self.name))
+                triton_launch._staged(source, HOPPER, {})
+                both.wait()
 
-    families = {"first": Family("first", False), "second": Family("second", False), "known": Family("known", True)}
+    kinds = {"first": (False, 9), "kept": (True, 5), "second": (True, 9), "known": (True, 7)}
+    families = {name: Family(name, effort, name == "known") for name, effort in kinds.items()}
+    backend = SimpleNamespace(parse_options=lambda _: SimpleNamespace(), load_dialects=id, add_stages=lambda *_: None)
+    backend.get_codegen_implementation, backend.get_module_map = id, dict
+    monkeypatch.setattr(triton_launch, "make_backend", lambda _: backend)
     monkeypatch.setattr(triton_launch, "_family", lambda kernel, arguments, constants, *how: families[constants[0]])
     monkeypatch.setattr(triton_launch, "JITFunction", object)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     kernel = object()
-    launches = [(kernel, (1,), (), (name,), 4, 1) for name in ("first", "known", "second", "first")]
+    launches = [(kernel, (1,), (), (name,), 4, 1) for name in ("first", "kept", "known", "second", "first")]
     triton_launch.compile_together([*launches, (kernel, (0,), (), ("no points",), 4, 1)])
-    assert sorted(made) == ["first", "second"]
+    assert made == ["second", "first"]

@@ -15,7 +15,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -138,6 +138,17 @@ class Form(NamedTuple):
         return found
 
 
+class _Turn(threading.local):
+    """When this thread may read the text of a kernel, and what it says when it has, where several are compiled."""
+
+    before: threading.Event | None = None
+    done: threading.Event | None = None
+
+
+_turn = _Turn()
+_PATIENCE = 3.0  # Seconds: another thread may hold what it waits for.
+
+
 def _staged(source: Any, target: Any, options: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
     """The machine code of a kernel and what is said about it, as `triton.compile` makes them. That would first hash the
     whole library for the key of its cache, which takes a second or two in each process, and here nobody asks for."""
@@ -150,7 +161,11 @@ def _staged(source: Any, target: Any, options: dict[str, Any]) -> tuple[bytes, d
     stages: dict[str, Any] = {}
     backend.add_stages(stages, chosen, source.language)
     how = backend.get_codegen_implementation(chosen), backend.get_module_map()
+    if _turn.before is not None:
+        _turn.before.wait(_PATIENCE)
     module = source.make_ir(target, chosen, *how, context)
+    if _turn.done is not None:
+        _turn.done.set()
     for stage in stages.values():
         module = stage(module, about)
     return module, about
@@ -366,6 +381,11 @@ class Family:
         self.divisors: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.look = self._looking(len(types))
 
+    @property
+    def effort(self) -> tuple[bool, int]:
+        """How long it takes to compile, in comparison: kernels that load ahead are those of matrix products."""
+        return self.how[1] > 1, len(self.kernel.fn.__code__.co_code)
+
     def read(self, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
         """The key of a launcher, and the values that it takes but for descriptors."""
         device, same, low, high, steps, values, dtypes = self.look(*arguments)
@@ -482,18 +502,34 @@ def _family(
 
 
 def compile_together(launches: Sequence[tuple[Any, ...]]) -> None:
-    """Compile what these launches lack, side by side: one after the other, a first call would wait for their sum."""
-    missing: dict[tuple[Family, tuple[Any, ...]], None] = {}
+    """Compile what these launches lack, side by side: one after the other, a first call would wait for their sum.
+
+    Triton reads texts in Python, one at a time, and compiles them outside of it: what takes longest is read first.
+    """
+    missing: dict[Family, dict[tuple[Any, ...], None]] = {}
     for kernel, grid, arguments, *how in launches:
         if 0 not in grid and isinstance(kernel, JITFunction) and torch.version.cuda is not None:
             family = _family(kernel, arguments, *how)
             key = family.read(arguments)[0]
             if key not in family.launchers:
-                missing[family, key] = None
+                missing.setdefault(family, {})[key] = None
     if len(missing) > 1:
-        with ThreadPoolExecutor(len(missing)) as pool:
-            for _ in pool.map(lambda item: item[0].add(item[1]), missing):
+        jobs = sorted(missing.items(), key=lambda job: job[0].effort, reverse=True)
+        read = [threading.Event() for _ in jobs]
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            for _ in pool.map(_compile_in_turn, jobs, [None, *read], read):
                 pass
+
+
+def _compile_in_turn(job: tuple[Family, Iterable[Any]], before: threading.Event | None, done: threading.Event) -> None:
+    """Compile kernels, whose texts are read when those before them were."""
+    family, keys = job
+    _turn.before, _turn.done = before, done
+    try:
+        for key in keys:
+            family.add(key)
+    finally:
+        done.set()
 
 
 def launch(
