@@ -139,3 +139,14 @@ def test_arrays_double_when_all_pages_are_held() -> None:
         state = state.longer([1], random.Random(0))
         sizes.add(state.rows.pool.pages)
     assert sorted(sizes) == [16, 32, 64, 128]
+
+
+def test_graphs_of_few_numbers_of_sequences_are_kept() -> None:
+    state = started(1, 4)
+    pool = state.rows.pool
+    for number in range(40):
+        pool.captures(number).graphs["kind"] = 2
+        assert pool.captures(0).graphs  # It is asked for all the time.
+    assert sum(bool(pool.captures(number).graphs) for number in (39, 38, 1, 2)) == 2
+    state.longer([1], random.Random(0))  # The arrays double, and what writes to those before is forgotten.
+    assert not any(pool.captures(number).graphs for number in (0, 39))

@@ -12,7 +12,7 @@ from ..transform.memory import Memory, Paging
 from . import tensors
 from .growing import shares, wholes_like
 from .pool import Pool, Rows, put_at
-from .stores import SPARE, Store
+from .stores import SPARE, Captures, Store
 
 _USUAL = "pages of 16 positions are usual"
 
@@ -87,8 +87,6 @@ class Paged(Store):
         self._table = table  # As it is known here, and as steps take it.
         self._places: tuple[Any, Any] = (None, None)  # The page and the slot of each new row.
         self.room = pools.room(held)
-        # Where a table can get longer, so do the arrays of a step.
-        self.captures = None if pools.width is None else held.pool.captures(len(held.lengths))
 
     @property
     def nbytes(self) -> int:
@@ -104,6 +102,11 @@ class Paged(Store):
         self._ready = self._held.with_room(np.full(len(held), count), still_read(held, self._window))
         self.room = self._pools.room(self._ready)
         return self
+
+    @property
+    def captures(self) -> Captures | None:
+        """The captured steps of as many sequences; None where a table can get longer."""
+        return None if self._pools.width is None else self._held.pool.captures(len(self._held.lengths))
 
     @property
     def written(self) -> list[Any]:

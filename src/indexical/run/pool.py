@@ -16,6 +16,8 @@ from .stores import Captures
 
 # The pages that a pool has at least, when it is first made.
 _LEAST_PAGES = 16
+# Steps of so many numbers of sequences are kept as graphs, each with memory of its own.
+_MOST_CAPTURES = 16
 
 
 class Pool:
@@ -54,8 +56,13 @@ class Pool:
         return self.pages - len(self._free)
 
     def captures(self, sequences: int) -> Captures:
-        """The captured steps of so many sequences, whichever they are."""
-        return self._captures.setdefault(sequences, Captures())
+        """The captured steps of so many sequences, whichever they are. Of numbers that were not asked for of late, they
+        are forgotten."""
+        found = self._captures.pop(sequences, None) or Captures()
+        if len(self._captures) == _MOST_CAPTURES:
+            del self._captures[next(iter(self._captures))]
+        self._captures[sequences] = found
+        return found
 
     def _collect(self) -> None:
         """Count off the pages of holdings that are no more."""

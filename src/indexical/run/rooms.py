@@ -38,8 +38,12 @@ class Room(Store):
     def __init__(self, memories: tuple[Memory, ...], capacity: int, sequences: Mapping[str, int]) -> None:
         super().__init__(memories, 0)
         self.capacity, self.sequences = capacity, sequences
-        self.captures = Captures()
+        self._captures = Captures()
         self.room = capacity
+
+    @property
+    def captures(self) -> Captures:
+        return self._captures
 
     def begin(self, arrays: Iterable[Any], lengths: Lengths, room: int = 0) -> None:
         """Take over the first rows of arrays."""

@@ -48,8 +48,6 @@ class Store:
         self.first = 0
         self._fits: int | None = None
         self.room = 0
-        # The captured steps, where what is kept stays in its place.
-        self.captures: Captures | None = None
 
     @property
     def tip(self) -> object:
@@ -60,6 +58,11 @@ class Store:
     @tip.setter
     def tip(self, state: object) -> None:
         self._tip = _nobody if state is None else ref(state)
+
+    @property
+    def captures(self) -> Captures | None:
+        """The captured steps; None where what is kept does not stay in its place."""
+        return None
 
     @property
     def written(self) -> list[Any]:
