@@ -389,7 +389,8 @@ class Program:
                 call = self._first_caller().call
             return call(arrays, named, outputs, backend, isolate, recompute, memory)
         if memory is not None:
-            raise NotImplementedError("under a budget of memory a program is called, and not compiled into a graph")
+            words = "a budget of memory is kept where the program is called, between the graphs of `torch.compile`: "
+            raise NotImplementedError(words + "leave out `fullgraph=True`, or `memory=`")
         if backend is None:
             return self._traced(arrays, named, outputs, isolate, recompute)
         return self._first_caller().bind(arrays, named, outputs, backend, isolate, recompute)

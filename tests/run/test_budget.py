@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -243,6 +244,14 @@ def test_a_call_is_planned_once_for_each_of_its_sizes() -> None:
         step(program, arrays, memory="1MB")
         step(program, drawn(program, {**WIDE, "i": 7}), memory="1MB")
     assert len(program._engine.kernels) == 2
+
+
+def test_one_graph_has_no_budget() -> None:
+    """`torch.compile(fullgraph=True)` gives this as the reason of its own error."""
+    program = ix.compile(TWICE)
+    arrays = drawn(program, WIDE)
+    with patch.object(program, "_is_traced", lambda: True), pytest.raises(NotImplementedError, match="fullgraph=True"):
+        program(**arrays, memory="1MB")
 
 
 def test_a_module_keeps_a_budget() -> None:
