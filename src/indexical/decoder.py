@@ -267,6 +267,8 @@ class Decoder:
         check_room(self, state.length + count)
         self._layouts.renew(self._weights)
         with _no_gradients(chain(new.values(), state._fixed.values())):
+            if not state.length and not count:  # Nothing is there yet: a first position can be read by none.
+                return state, self._first_kept({**new, **state._fixed}, state._backend)[1]
             known = replayed(self, new, state, count) if self.capacity is not None else None
             after, found = known or self._run_step(new, state, count)
             after._follows(state, new)

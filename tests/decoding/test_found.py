@@ -91,3 +91,12 @@ def test_what_is_kept_in_fewer_bits_may_be_wanted_too(keep: Any) -> None:
         check(
             ix.incremental(HEAD + text + outputs, "i", ["k", "y"], keep), {"x": torch.tensor(X)}, (0, 1, 4), close=0.02
         )
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["growing", "room", "pages"])
+def test_no_positions_may_follow_none(way: dict[str, Any]) -> None:
+    text = (
+        "let k[b, i, d] = x[b, i / 2, d] - x[b, 0, d];"
+        "let y[b, i, d] = sum[j](k[b, j, d] * k[b, i, d] where j <= i) + (if i >= 2 { k[b, i - 2, d] } else { 0 });"
+    )
+    check(ix.incremental(HEAD + text, "i", "y", **way), {"x": X}, (0, 0, 0, 3, 0, 2))
