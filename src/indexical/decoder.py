@@ -377,7 +377,9 @@ class Decoder:
         """What stays the same, as steps take it: the same for all states that were given the same."""
         gpu = next((array.device for array in like if tensors.is_tensor(array) and array.is_cuda), None)
         latest, device, taken = self._latest
-        if device == gpu and latest.keys() == fixed.keys() and all(fixed[n] is value for n, value in latest.items()):
+        same = device == gpu and latest.keys() == fixed.keys() and all(fixed[n] is value for n, value in latest.items())
+        # An array of NumPy may have changed since, which nobody counts: it is copied again.
+        if same and all(tensors.is_tensor(value) or np.isscalar(value) for value in fixed.values()):
             return taken
         taken = fixed if gpu is None or not self._is_data else on_device(self, fixed, gpu)
         self._latest = fixed, gpu, taken
