@@ -100,3 +100,9 @@ def test_no_positions_may_follow_none(way: dict[str, Any]) -> None:
         "let y[b, i, d] = sum[j](k[b, j, d] * k[b, i, d] where j <= i) + (if i >= 2 { k[b, i - 2, d] } else { 0 });"
     )
     check(ix.incremental(HEAD + text, "i", "y", **way), {"x": X}, (0, 0, 0, 3, 0, 2))
+
+
+def test_a_total_over_no_positions_reads_no_first_one() -> None:
+    text = "let k[b, i, d] = x[b, i, d] - x[b, 0, d]; let y[b, i, d] = cumsum[i](k[b, i, d]) * x[b, i, d];"
+    for make in (np.array, torch.tensor):
+        check(ix.incremental(HEAD + text, "i", "y"), {"x": make(X)}, (0, 2, 3))

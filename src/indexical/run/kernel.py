@@ -228,7 +228,7 @@ class Engine:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
             shapes = self._shapes(call, wanted)
-            if not isolate and any(math.prod(shape) for shape in shapes.values()):
+            if not isolate and any(math.prod(shape) for shape in shapes.values()) and not _is_of_nothing(call):
                 return self._run_plainly(call, wanted, problem, memory)
             return self._without_points(call, shapes, problem)
         except (MemoryError, RuntimeError) as problem:
@@ -253,42 +253,57 @@ class Engine:
 
     def _without_points(self, call: Call, shapes: Mapping[str, tuple[int, ...]], problem: Exception) -> dict[str, Any]:
         """Definitions that emitted code refused, where they have no points: then nothing is evaluated, and nothing can
-        be out of bounds. The error, where they have some."""
-        refusal = self._refusal(call, tuple(shapes), problem)
-        if refusal is None and not any(math.prod(shape) for shape in shapes.values()):
+        be out of bounds. So it may be where an input has none: what is made of nothing the slow evaluator gives, unless
+        a gradient is wanted. The error, where they have some."""
+        found = self._judged(call, tuple(shapes), problem)
+        if isinstance(found, CallError):
+            raise found from None
+        if not any(math.prod(shape) for shape in shapes.values()):
             return {name: self._empty(call, name, shape) for name, shape in shapes.items()}
+        if _is_of_nothing(call):
+            return {name: self._placed(call, name, np.asarray(value)) for name, value in found.items()}
         code, message = problem.args
         help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
-        raise refusal or CallError([Diagnostic(code, message, help=help)]) from None
+        raise CallError([Diagnostic(code, message, help=help)]) from None
+
+    def _placed(self, call: Call, name: str, found: Any) -> Any:
+        """An array of NumPy as one of the library that is called."""
+        dtype = call.bound.dtypes[name]
+        if call.backend == "jax":
+            return jax_arrays.finished(found, dtype)
+        return tensors.from_numpy(found, dtype, tensors.device_of(call.values)) if call.backend == "torch" else found
 
     def _empty(self, call: Call, name: str, shape: tuple[int, ...]) -> Any:
         """A definition without points; reals are reached by the gradient all the same."""
-        found = np.zeros(shape, NUMPY_NAMES[call.bound.dtypes[name]])
-        if call.backend == "jax":
-            return jax_arrays.finished(found, call.bound.dtypes[name])
+        new = self._placed(call, name, np.zeros(shape, NUMPY_NAMES[call.bound.dtypes[name]]))
         if call.backend != "torch":
-            return found
-        new = tensors.from_numpy(found, call.bound.dtypes[name], tensors.device_of(call.values))
+            return new
         for value in call.values.values():
             if new.is_floating_point() and getattr(value, "requires_grad", False):
                 new = new + value.flatten()[:0].sum().to(new.dtype)
         return new
 
-    def _refusal(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError | None:
+    def _judged(self, call: Call, wanted: tuple[str, ...], problem: Exception) -> CallError | dict[str, Any]:
         """The error of a call that emitted code refused: the reference evaluator's, which says at which point it fails,
-        where that takes no longer than its patience. None where it finds nothing wrong."""
+        where that takes no longer than its patience. What it finds, where nothing is wrong."""
         from . import pointwise
 
         code, message = problem.args
         try:
             numbers = {name: jax_arrays.to_numpy(tensors.to_numpy(value)) for name, value in call.values.items()}
             bound = bind(self.program, numbers, {n: d for n, d in call.bound.dtypes.items() if d == "bf16"})
-            pointwise.evaluate_bound(bound, wanted, _PATIENCE)
+            return dict(pointwise.evaluate_bound(bound, wanted, _PATIENCE))
         except CallError as refusal:
             if all(diagnostic.code != "IX507" for diagnostic in refusal.diagnostics):
                 return refusal
             return CallError([Diagnostic(code, message, help="call it with smaller arrays to see at which point")])
-        return None
+
+
+def _is_of_nothing(call: Call) -> bool:
+    """Whether an input has no points, and PyTorch does not record the call for its way back."""
+    values = call.values.values()
+    learns = any(getattr(value, "requires_grad", False) for value in values)
+    return any(0 in np.shape(value) for value in values) and not (learns and tensors.load_torch().is_grad_enabled())
 
 
 def _refuse_absurd(parts: tuple[Part, ...], call: Call) -> None:
