@@ -38,8 +38,13 @@ def made(name: str, **more: Any) -> Any:
 
 
 def alone(decode: Any, x: Any) -> Any:
-    """What one sequence gives by itself."""
+    """The result of one sequence by itself."""
     return decode.program(np.asarray(x)[None], TABLE[: len(x)])[0]
+
+
+def check_alone(decode: Any, out: Any, past: Any, new: Any) -> None:
+    """One sequence gives at new positions, behind those that are past, what it gives by itself."""
+    np.testing.assert_allclose(out, alone(decode, np.concatenate((past, new)))[len(past) :], atol=1e-12)
 
 
 @pytest.mark.sampled(30)
@@ -96,8 +101,7 @@ def test_what_was_given_up_reaches_nobody(name: str) -> None:
         back = (tried if first else state).back_to([4, 3, 2])
         _, out = decode.step(X[:, 4:6], back)
         for n, length in enumerate((4, 3, 2)):
-            whole = alone(decode, np.concatenate((X[n, :length], X[n, 4:6])))
-            np.testing.assert_allclose(out[n], whole[length:], atol=1e-12)
+            check_alone(decode, out[n], X[n, :length], X[n, 4:6])
 
 
 def test_an_old_state_stays_what_it_is() -> None:

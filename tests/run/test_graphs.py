@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from inspect import getclosurevars
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -162,3 +163,15 @@ def test_replayed_steps_hand_on_what_plain_ones_do(text: str, kept: str, pretend
     assert pretended
     for mine, plain in zip(*found, strict=True):
         torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
+
+
+def test_arrays_of_numpy_are_copied_anew_for_each_first_pass() -> None:
+    class OnGPU(torch.Tensor):
+        is_cuda = True
+
+    text = "input x[i], t[k]; let y[i] = sum[j](x[j] where j <= i) * sum[k](t[k]);"
+    decode = ix.incremental(text, "i", capacity=4)
+    like = [torch.zeros(1).as_subclass(OnGPU)]
+    for value, is_one in ((np.arange(4.0), False), (torch.ones(4), True), (2.0, True)):
+        first, second = (decode._fixed_for_steps({"t": value}, like) for _ in range(2))
+        assert (first is second) == is_one
