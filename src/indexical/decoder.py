@@ -374,7 +374,7 @@ class Decoder:
         return State(self, store, lengths, at, tuple(tails), fixed, backend)
 
     def _fixed_for_steps(self, fixed: dict[str, Any], like: Iterable[Any]) -> dict[str, Any]:
-        """What stays the same, as steps take it: the same for all states that were given the same."""
+        """The inputs that stay the same, as steps take them: one object for all states that were given the same."""
         gpu = next((array.device for array in like if tensors.is_tensor(array) and array.is_cuda), None)
         latest, device, taken = self._latest
         same = device == gpu and latest.keys() == fixed.keys() and all(fixed[n] is value for n, value in latest.items())

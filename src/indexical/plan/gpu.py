@@ -148,7 +148,7 @@ class Rule:
         return found if self.most is None else found.at_least(turned(self.most))
 
     def at_least(self, end: ir.Expr) -> Rule:
-        """What ends below it, and what is above it, ends there."""
+        """The rule with places below `end` moved to it."""
         least = end if self.least is None else build.apply("max", (self.least, end), "whole", end.span)
         most = None if self.most is None else build.apply("max", (self.most, end), "whole", end.span)
         return Rule(self.slope, self.offset, least, most)

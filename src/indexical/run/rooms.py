@@ -185,8 +185,8 @@ def _behind(decoder: Any, name: str, array: Any, lengths: Lengths, rows: int, ax
 
 
 def on_device(decoder: Any, fixed: Mapping[str, Any], device: Any) -> dict[str, Any]:
-    """What stays the same, with the numbers and arrays of others than PyTorch on a GPU: every step would copy them
-    there, and wait for it. A real number of Python stays one: it has no dtype of its own."""
+    """The inputs that stay the same, with the numbers and arrays of other libraries than PyTorch on a GPU: every step
+    would copy them there, and wait for it. A real number of Python stays one: it has no dtype of its own."""
     found = dict(fixed)
     for tensor in decoder.program.ir.inputs:
         value = fixed.get(tensor.name)

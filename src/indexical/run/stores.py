@@ -71,7 +71,7 @@ class Store:
 
     @property
     def tabled(self) -> Any:
-        """What a table of pages is made of: another object where it is another table; None where there is none."""
+        """The object that a table of pages is made of, another one for another table; None where there is no table."""
         return None
 
     def table(self) -> Any:

@@ -48,7 +48,7 @@ def _cuts(
     own: Mapping[str, Mapping[str, int]],
     dimension: str,
 ) -> dict[str, Cut]:
-    """How the definitions of a recurrence are cut along a dimension: handed on, each its own part, or whole with the
+    """The cut of each definition of a recurrence along a dimension: handed on, each its own part, or whole with the
     reason."""
     axes = {name: own[name].get(dimension) for name in names}
     if not any(axis is not None for axis in axes.values()):

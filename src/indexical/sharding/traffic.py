@@ -72,7 +72,7 @@ class _Traffic:
         yield from self._gradients()
 
     def _fetch(self, unit: Unit, name: str, needs: Mapping[str, Rows]) -> Iterator[Sent]:
-        """What is sent so that each block has the rows of a tensor that its unit needs."""
+        """The traffic that gives each block the rows of a tensor that its unit needs."""
         known: tuple[object, ...] = (name,)
         before: dict[str, Rows] = {}
         back: list[Sent] = []
@@ -116,7 +116,7 @@ class _Traffic:
         return tuple(self.mesh.rank_of(name, place) for name, place in zip(self.mesh.names, block, strict=True))
 
     def _ring(self, unit: Unit) -> Iterator[Sent]:
-        """What is sent while keys go round, in both directions."""
+        """The traffic of keys that go round, in both directions."""
         ring = unit.ring
         assert ring is not None
         for name in ring.passed:
@@ -137,7 +137,7 @@ class _Traffic:
             yield sent
 
     def _handed(self, unit: Unit, dimension: str) -> Iterator[Sent]:
-        """What is sent where a recurrence hands its state on."""
+        """The traffic of a recurrence that hands its state on."""
         for name in unit.wanted:
             own = self.layout.rows(name, dimension)
             back = unit.reach[name]
@@ -151,7 +151,7 @@ class _Traffic:
                 yield sent
 
     def _totals(self, unit: Unit) -> Iterator[Sent]:
-        """What is sent where parts of a reduction are added up or merged."""
+        """The traffic of parts of a reduction that are added up or merged."""
         for name in unit.wanted:
             for dimension, cut in unit.cuts[name].items():
                 if cut.way != "sum":

@@ -181,7 +181,7 @@ class _Prover:
         raise Unsplit(message, Label(index.span, words), Label(let.span, "for every position of this"), help=help)
 
     def _or_whole(self, scan: Scan) -> str:
-        """What else would help: what is read may be a memory that is there as a whole, though no space says so."""
+        """More help: a tensor that is read may be a memory that is there as a whole, though no space says so."""
         given = [t.name for t in self.view.program.inputs if self.split.along[t.name]]
         made_of = [name for name in self.view.made_of(scan.tensor) if name in given]
         if len(made_of) != 1 or len(given) == 1:

@@ -165,8 +165,7 @@ class _Seen:
 
     def shifted_total(self, expr: ir.Map, total: ir.Reduce, beside: ir.Expr | None) -> ir.Expr | None:
         """The logarithm of a sum of exponentials, with a number near the largest taken off each and added again; None
-        where
-        it is none, or is shifted already."""
+        where it is none, or is shifted already."""
         assert self.shifts is not None
         found: dict[str, ir.Expr] = {}
         self.ranges |= {range.coordinate: range for range in total.ranges}

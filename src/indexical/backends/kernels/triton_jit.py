@@ -30,7 +30,7 @@ class Deferred(JITFunction):  # type: ignore[misc]
         return None if told is None else f"{told} {self.fn.__qualname__}"
 
     def __getattr__(self, name: str) -> Any:
-        """What is not known yet."""
+        """An attribute that is not there yet: the parameters, or all that Triton knows once it has read the text."""
         with _reading:
             known = self.__dict__
             if name == "params" and name not in known:

@@ -383,7 +383,7 @@ class Family:
 
     @property
     def effort(self) -> tuple[bool, int]:
-        """How long it takes to compile, in comparison: kernels that load ahead are those of matrix products."""
+        """The time to compile, for comparison alone: kernels that load ahead are those of matrix products."""
         return self.how[1] > 1, len(self.kernel.fn.__code__.co_code)
 
     def read(self, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
