@@ -44,7 +44,7 @@ def attend_by_triton(
     parts = parts_of(low, let, attend, frame, row, dots)
     functions = [forward_kernel(parts), query_kernel(parts), key_kernel(parts)]
     if parts.allowed is not None:
-        functions = [forward_again(parts), *functions, query_again(parts), key_again(parts)]
+        functions += [forward_again(parts), query_again(parts), key_again(parts)]
     kernels: list[Part] = [f"{parts.name}_{part}" for part in ("forward", "backward_query", "backward_key")]
     if parts.tables:
         functions.append(table_kernel(parts))
@@ -58,7 +58,7 @@ def attend_by_triton(
     levels = [String(operand.level) for operand in parts.terms.operands]
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "work": String(parts.work)}
     if parts.allowed is not None:
-        how["again"] = Tuple(tuple(Name(f"{parts.name}_backward_{side}_again") for side in ("query", "key")))
+        how["again"] = Tuple(tuple(Name(f"{kernel}_again") for kernel in kernels[:3]))
     if parts.striped:
         how["striped"] = True
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
@@ -83,7 +83,7 @@ def attend_by_triton(
 
 HELPERS = (
     *("tanh", "fast_tanh", "fast_sigmoid", "far", "load_tile", "store_tile", "tiles_of", "places_of"),
-    *("sums_of", "no_sums", "same_program"),
+    *("sums_of", "no_sums"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
     *("zero_of", "zeros_of", "unusual", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
     "store_diagonals",

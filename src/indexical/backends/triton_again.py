@@ -1,8 +1,7 @@
 """The text of Triton kernels that compute a tile once more, key by key or query by query, where products of matrices
 gave sums that are not finite: there 0 times NaN is NaN, and would reach those who may not hear it.
 
-Forward the kernel of the result calls one such function. On the way back, whose loops take all registers, they are
-kernels of their own, launched behind the others.
+They are kernels of their own, launched behind the others: in these they would take registers, and time to compile.
 """
 
 from __future__ import annotations
@@ -40,26 +39,27 @@ LEAD, SEVERAL = 16, 16
 
 
 def forward_again(parts: Parts) -> str:
-    """The function for a tile in which a query has no weight, or a result is not finite."""
-    about = "Attention of one tile of queries once more: those that attend to nothing, or sums that are not finite."
+    """The kernel for results that are not finite, and for queries that have no weight."""
+    about = "Attention of tiles of queries where it is not finite, or where one attends to nothing, key by key."
     kernel = Kernel(parts, "forward_again", about, KEY, False, ALONE)
-    take_forward(kernel)
-    kernel.add(1, "tl.debug_barrier()  # What this program has just written is there.")
-    kernel.add(1, "program = same_program()")
+    take_forward(kernel, "programs")
+    _begin_marked(kernel, "ROWS")
     body = _begin_queries(kernel, ["total"])
     kernel.printer.count(roots(parts))
+    kernel.add(2, "odd = tl.load(odd_ptr + program * ROWS + places)")
     kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
     if parts.scale is not None:
         _write_silence(kernel)
-    kernel.add(2, "if odd != 0.0:")
-    kernel.indent = 1
+        kernel.add(2, "odd = tl.where(silent, 0.0, odd)")
+    kernel.add(2, "if tl.sum(odd, 0) != 0.0:")
+    kernel.indent += 1
     _write_one_key(kernel)
     kernel.add(3, "p = score" if parts.scale is None else f"p = tl.exp2({write_exponent(kernel, 3)} - total[:, None])")
     kernel.add(3, "acc += tl.where(allowed, p * v.to(tl.float32), 0.0)")
     kernel.add(2, *store_result())
-    kernel.indent = 0
+    kernel.indent -= 1
     place_before(kernel, body, 2)
-    return kernel.text(launched=False)
+    return kernel.text()
 
 
 def _write_silence(kernel: Kernel) -> None:
@@ -163,7 +163,7 @@ def _begin_marked(kernel: Kernel, step: str) -> None:
 
 
 def _begin_queries(kernel: Kernel, known: Iterable[str]) -> int:
-    """Begin a function of a tile of queries, some of them at a time, with what is `known` of each; the place in it of
+    """Begin a tile of queries, some of them at a time, with what is `known` of each; the place in it of
     what the loop over keys needs."""
     kernel.place("n_heads", "n_rows", "ROWS", program="program")
     kernel.ranges(kernel.parts.forward, "KEYS")

@@ -54,16 +54,19 @@ def forward_kernel(parts: Parts) -> str:
             "total = peak + tl.log2(weight)",
             "tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)",
         )
-    kernel.finish(*store_result())
+    kernel.add(1, *store_result())
+    kernel.mark("ROWS", ["acc"])
     place_before(kernel, body)
     return kernel.text()
 
 
-def take_forward(kernel: Kernel) -> None:
+def take_forward(kernel: Kernel, *more: str) -> None:
     """Say which parameters the kernel of the result has."""
     queries, keys, pointers, strides = signature_of(kernel.parts)
+    odd = [] if kernel.parts.allowed is None else ["odd"]
     own = [*steps_of(*queries, *keys, "v"), *strides_of("out", "row", "e"), *strides]
-    kernel.takes([*(f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total")), *pointers], own, ["FEW"])
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "out", "total", *odd)]
+    kernel.takes([*named, *pointers], own, ["FEW"], more)
 
 
 def store_result() -> list[str]:

@@ -160,23 +160,13 @@ class Kernel:
         self.constants = [*widths, "CARRIED", "CARRIED_PADDED", "GROUP", "ROWS", "KEYS", *flags]
         self.arguments = [pointers, strides, ["n_heads", *self.varying]]
 
-    def text(self, launched: bool = True) -> str:
-        """The kernel, which is launched, or called by one with the same parameters and what it found to be `odd`."""
+    def text(self) -> str:
+        """The kernel."""
         varying = ", ".join(f'"{name}"' for name in self.varying)
-        marked = f"@triton.jit(do_not_specialize=[{varying}])" if launched else "@triton.jit"
-        rows = [*self.arguments, [f"{name}: tl.constexpr" for name in self.constants], [] if launched else ["odd"]]
-        head = [marked, f"def {self.name}(", *(f"    {text}," for row in rows for text in _broken(row))]
+        rows = [*self.arguments, [f"{name}: tl.constexpr" for name in self.constants]]
+        head = [f"@triton.jit(do_not_specialize=[{varying}])", f"def {self.name}("]
+        head += [f"    {text}," for row in rows for text in _broken(row)]
         return "\n".join([*head, "):", f'    """{self.about}"""', *self.lines])
-
-    def finish(self, *lines: str) -> None:
-        """Write the last lines; where sums are not finite or a row has no weight, look at the tile once more."""
-        self.add(1, *lines)
-        if self.parts.allowed is None:
-            return
-        weighty = "acc" if self.parts.scale is None else "tl.where((weight == 0.0)[:, None], 0.0, acc)"
-        self.add(1, "if zero_of(acc) != 0.0:", f"    odd = zero_of({weighty})", f"    {self.name}_again(")
-        self.add(3, *(f"{text}," for row in (*self.arguments, self.constants) for text in _broken(row)), "odd,")
-        self.add(1, "    )")
 
     def mark(self, step: str, sums: Iterable[str]) -> None:
         """Mark the rows of this program whose sums are not finite, so that its tile is computed once more. Each row has

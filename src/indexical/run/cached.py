@@ -76,17 +76,17 @@ def keep(key: str, text: str, parts: tuple[Part, ...]) -> None:
 def lend_store(loaded: ModuleType, text: str) -> None:
     """Let kernels for a GPU keep their binaries, and the tiles that were found to be fast, where texts are kept. A text
     that stands alone keeps none."""
-    launching, attending = (sys.modules.get(_KERNELS + name) for name in ("triton_launch", "triton_attend"))
+    launching, operands = (sys.modules.get(_KERNELS + name) for name in ("triton_launch", "triton_operands"))
     if launching is not None:
         store = current_store()
         launching.binaries = store if store.problem is None else None  # type: ignore[attr-defined]
         for name in ("triton_tile", "triton_decode"):
             _tell_digest(sys.modules.get(_KERNELS + name), name)
         _tell_digest(loaded, text)
-    if attending is not None:
+    if operands is not None:
         from .tuning import choices_in_use
 
-        attending.choices = choices_in_use()  # type: ignore[attr-defined]
+        operands.choices = choices_in_use()  # type: ignore[attr-defined]
 
 
 def _tell_digest(loaded: ModuleType | None, text: str) -> None:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from tests.backends.variants import DOT, SIZES, Variant, attention
 from tests.backends.variants import VARIANTS as USUAL
 
 import indexical as ix
-from indexical.backends.kernels import triton_attend
+from indexical.backends.kernels import triton_gradients, triton_operands
 from indexical.plan.target import TRITON
 from indexical.run.kernel import load
 
@@ -244,18 +245,18 @@ def changes(name: str) -> list[float]:
 
 def tilings(rows: int, keys: int) -> Any:
     """The usual tiles, but for these of queries."""
-    usual = triton_attend._tilings
-    return lambda *about: (usual(*about)[0], triton_attend.Tiling(rows, keys, 4, 1), usual(*about)[2])
+    usual = triton_operands._tilings
+    return lambda *about: (usual(*about)[0], triton_operands.Tiling(rows, keys, 4, 1), usual(*about)[2])
 
 
 @contextmanager
-def changed(name: str, value: Any) -> Iterator[None]:
-    before = getattr(triton_attend, name)
-    setattr(triton_attend, name, value)
+def changed(module: ModuleType, name: str, value: Any) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
     try:
         yield
     finally:
-        setattr(triton_attend, name, before)
+        setattr(module, name, before)
 
 
 def main(dtype: str, *names: str) -> None:
@@ -272,13 +273,13 @@ def main(dtype: str, *names: str) -> None:
         elif name.endswith(EACH):
             numbers = errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
         elif name.endswith(DIAGONALS):
-            with changed("_STRIPS", 0.0):
+            with changed(triton_gradients, "_STRIPS", 0.0):
                 numbers = errors(name.removesuffix(DIAGONALS), DTYPES[dtype], sizes=SMALLER)
         elif name.endswith(TURNS):
-            with changed("_STRIPS", 0.05):
+            with changed(triton_gradients, "_STRIPS", 0.05):
                 numbers = errors(name.removesuffix(TURNS), DTYPES[dtype])
         elif name.endswith((SQUARE, TALL)):
-            with changed("_tilings", tilings(16, 16) if name.endswith(SQUARE) else tilings(64, 32)):
+            with changed(triton_operands, "_tilings", tilings(16, 16) if name.endswith(SQUARE) else tilings(64, 32)):
                 numbers = errors(name.removesuffix(SQUARE).removesuffix(TALL), DTYPES[dtype])
         else:
             numbers = errors(name, DTYPES[dtype])

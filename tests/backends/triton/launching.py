@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import indexical as ix
-from indexical.backends.kernels import triton_attend
+from indexical.backends.kernels import triton_operands
 from indexical.backends.kernels.torch_operator import OPERATORS, differentiable
 from indexical.backends.kernels.triton_launch import launch
 from indexical.backends.kernels.triton_tile import mask_kernel
@@ -259,17 +259,17 @@ def check_tiles_are_tuned() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         store, times = Store(folder), itertools.count(9, -1)
-        triton_attend.choices = choices = Choices(store)
+        triton_operands.choices = choices = Choices(store)
         usual = [*forward(), *backward()]
         tuned = tune_kernels(choices, forward, backward, lambda run: float(next(times)), lambda _: None)
         assert [one.kernel for one in tuned] == ["out_forward"] * 3
         # Each configuration was timed less than the one before it: none gave other numbers.
         assert [one.chosen for one in tuned] == [candidates(one.usual, n)[-1] for n, one in enumerate(tuned)]
-        triton_attend.choices = kept = Choices(store)
+        triton_operands.choices = kept = Choices(store)
         for one, other in zip([*forward(), *backward()], usual, strict=True):
             torch.testing.assert_close(one, other)
         assert list(kept.found.values()) == [tuple(one.chosen for one in tuned)]
-        triton_attend.choices = None
+        triton_operands.choices = None
 
 
 if __name__ == "__main__":

@@ -34,11 +34,6 @@ if INTERPRETED:
         return tl.zeros((ROWS, COLUMNS), tl.float32)
 
     @triton.jit
-    def same_program():  # type: ignore[no-untyped-def]
-        """The number of this program."""
-        return tl.program_id(0)
-
-    @triton.jit
     def sums_together(x, y, z):  # type: ignore[no-untyped-def]
         """The sums of three arrays along their second axis."""
         return tl.sum(x, 1), tl.sum(y, 1), tl.sum(z, 1)
@@ -60,13 +55,6 @@ else:
         """The logistic function by the hardware's reciprocal, to 22 bits: a division takes eight times as long."""
         y = 1.0 + tl.exp2(x * -1.4426950408889634)
         return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1)
-
-
-    @triton.jit
-    def same_program():  # type: ignore[no-untyped-def]
-        """The number of this program, which the compiler does not know to be so: else what is computed from it would be
-        kept in registers until it is asked for once more."""
-        return tl.inline_asm_elementwise("mov.u32 $0, %ctaid.x;", "=r", [], tl.int32, is_pure=False, pack=1)
 
     @triton.jit
     def sums_together(x, y, z):  # type: ignore[no-untyped-def]
