@@ -22,7 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import indexical as ix
-from indexical.backends.kernels import triton_launch
+from indexical.backends.kernels import triton_tape
 from indexical.run.kernel import load
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -91,7 +91,7 @@ def spilled(code: str) -> int:
 
 def main(width: str, *names: str) -> None:
     warnings.simplefilter("ignore")
-    triton_launch.launch = compiled
+    triton_tape.launch = compiled
     for name in names:
         program = ix.compile(VARIANTS[name].text)
         given = drawn(name, torch.bfloat16, {**SIZES, "d": int(width), "e": int(width)})

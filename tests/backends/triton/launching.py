@@ -24,7 +24,7 @@ import indexical as ix
 from indexical.backends.kernels import triton_operands
 from indexical.backends.kernels.torch_operator import OPERATORS, differentiable
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import mask_kernel
+from indexical.backends.kernels.triton_tables import mask_kernel
 from indexical.run.kernel import load
 from indexical.run.store import Store
 from indexical.run.tuning import Choices, candidates, tune_kernels

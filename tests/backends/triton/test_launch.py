@@ -23,7 +23,7 @@ triton = pytest.importorskip("triton")
 
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from indexical.backends.kernels import triton_launch  # noqa: E402
+from indexical.backends.kernels import triton_launch, triton_tape  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
 from indexical.backends.source import _defined, kernel_texts  # noqa: E402
 from indexical.run.kernel import load  # noqa: E402
@@ -457,12 +457,12 @@ def test_names_are_those_of_no_other_text(file: str) -> None:
 def test_a_tape_runs_again_with_other_tensors(driver: Driver, compiled: list[Form]) -> None:
     """Arrays that the call made are made anew, and each launch gets the addresses of its own tensors."""
     kernel, first, second = loaded()[0], torch.zeros(8), torch.zeros(8)
-    tape = triton_launch.Tape([first])
+    tape = triton_tape.Tape([first])
     made = tape.keep(torch.zeros(4, 8).t(), zero=True)
     tape.launch(kernel, (3,), (first, made, 0.5, 7, 1), (64,), 4, 2)
     tape.run()
     assert tape.is_whole
-    tapes = triton_launch.Tapes()
+    tapes = triton_tape.Tapes()
     tapes.add([first], (7,), tape, [made, first])
     assert tapes.find([first], (8,)) is None
     assert tapes.find([torch.zeros(9)], (7,)) is None

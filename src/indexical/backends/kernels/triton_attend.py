@@ -13,7 +13,6 @@ from torch import Tensor
 
 from .torch_operator import differentiable, row_totals
 from .triton_gradients import attend_backward, empty_like, summed
-from .triton_launch import Tape, Tapes
 from .triton_operands import (
     Operands,
     Program,
@@ -25,6 +24,7 @@ from .triton_operands import (
     tuning_epoch,
     with_banks,
 )
+from .triton_tape import Tape, Tapes
 
 
 def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[Tensor, Tensor]:

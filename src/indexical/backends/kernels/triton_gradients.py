@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .triton_launch import Tape
 from .triton_operands import (
     Operands,
     Program,
@@ -25,7 +24,8 @@ from .triton_operands import (
     tile_width,
     with_banks,
 )
-from .triton_tile import delta_kernel, diagonals_kernel, distance_kernel, place_kernel, strips_kernel
+from .triton_tables import delta_kernel, diagonals_kernel, distance_kernel, place_kernel, strips_kernel
+from .triton_tape import Tape
 
 
 def attend_backward(

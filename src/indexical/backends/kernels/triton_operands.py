@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .triton_launch import Tape
-from .triton_tile import INTERPRETED, bank_kernel, labels_kernel, mask_kernel, spans_kernel
+from .triton_tables import bank_kernel, labels_kernel, mask_kernel, spans_kernel
+from .triton_tape import Tape
+from .triton_tile import INTERPRETED
 
 # The sizes of tiles that were found to be faster on this device, where somebody has given them: `tilings(kernel, about,
 # usual)` says which to take, and `epoch` changes whenever that does.
