@@ -64,10 +64,14 @@ def test_causal_products_are_one_kernel_while_rows_are_short() -> None:
     plan, module = emitted(call, ("out",), False, True)
     step = next(step for step in plan.steps if step.chunks is not None)
     assert step.kernel == TRITON
-    assert f"above {SHORT_ROWS} positions of `i`: by {CHUNKS}" in step.words
+    assert f"above {SHORT_ROWS[True]} positions of `i`: by {CHUNKS} in Triton kernels" in step.words
     source = module.linked()
-    assert f"n_i <= {SHORT_ROWS}" in source
-    assert "chunk_products(" in source
+    assert f"n_i <= {SHORT_ROWS[True]}" in source
+    assert "kernels=chunk_kernels" in source
+    for dtype in (torch.float16, torch.float32):  # f16 has not the range that states need.
+        plan, module = emitted(called(text, dtype), ("out",), False, True)
+        assert f"above {SHORT_ROWS[False]} positions of `i`: by {CHUNKS}" in plan.steps[-1].words
+        assert "chunk_kernels" not in module.linked()
     on_cpu = emitted(replace(call, device="cpu"), ("out",), False, True)[0]
     assert [step.kernel for step in on_cpu.steps if step.chunks is not None] == [CHUNKS]
 

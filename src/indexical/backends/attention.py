@@ -161,7 +161,7 @@ def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Ch
     if unlearned:
         test = Infix("and", test, Prefix("not ", call(low.text.helper("learns"), *unlearned)))
     if long is not None:
-        test = Infix("and", infix("<=", sizes.length(low, long.row, frame.scope), SHORT_ROWS), test)
+        test = Infix("and", infix("<=", sizes.length(low, long.row, frame.scope), SHORT_ROWS[long.kernels]), test)
     low.text.add("if", test)
     with low.block():
         result = operands.restored(low, operands.with_total(low, attended(), let, frame), let, attend, frame)
@@ -172,7 +172,8 @@ def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Ch
             other = chunks.chunked(low, let, long, frame.kept)
         else:
             other = tiled(low, let, attend, frame, attend.otherwise)
-        low.text.assign(variable, arrays.in_order(low, other, result.axes))
+        other = arrays.in_order(low, other, result.axes)
+        low.text.assign(variable, other if result.dtype is None else arrays.cast_to(low, other, result.dtype))
     return result.but(Name(variable))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Dtype
 from ..plan.steps import Chunks
 from . import arrays, clauses, sizes
 from .base import Value
@@ -25,8 +25,9 @@ def chunked(low: Lowering, let: ir.Let, chunks: Chunks, scope: Scope) -> Value:
     batch = tuple(c for c in own if c != row and c not in carry)
     file, kernel = ("chunks", "chunk_products") if chunks.asks is None else ("delta", "delta_products")
     low.kernels.setdefault(f"{low.text.dialect.target.name}_{file}", set()).add(kernel)
+    dtype: Dtype = "bf16" if chunks.kernels else low.compute
     given = [
-        _operand(low, part, (*batch, position), columns, scope, let)
+        _operand(low, part, (*batch, position), columns, scope, let, dtype)
         for part, position, columns in (
             (chunks.query, row, features),
             (chunks.answer, key, features),
@@ -42,11 +43,14 @@ def chunked(low: Lowering, let: ir.Let, chunks: Chunks, scope: Scope) -> Value:
                 low, part, batch, key if name == "levels" and chunks.backward else row, features, scope, let
             )
     flags = {name: Name("True") for name in ("strict", "backward") if getattr(chunks, name)}
+    if chunks.kernels:
+        low.kernels.setdefault("triton_chunks", set()).add("chunk_kernels")
+        flags["kernels"] = Name("chunk_kernels")
     code: Node = call(kernel, *given, **decays, **flags)
     axes = (*batch, row, *carry)
     if len(carry) != 1:
         code = method(code, "reshape", sizes.shape(low, axes, scope))
-    return Value(code, axes, "real", low.compute)
+    return Value(code, axes, "real", dtype)
 
 
 def carried(low: Lowering, let: ir.Let, chunks: Chunks, covers: tuple[str, ...]) -> None:
@@ -62,12 +66,11 @@ def carried(low: Lowering, let: ir.Let, chunks: Chunks, covers: tuple[str, ...])
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
 
-def _computed(low: Lowering, expr: ir.Expr, scope: Scope, let: ir.Let) -> Value:
+def _computed(low: Lowering, expr: ir.Expr, scope: Scope, let: ir.Let, dtype: Dtype) -> Value:
     value = arrays.as_real(low, low.value(expr, low.prover.projected(scope, expr.type.coordinates)))
     if value.python:
         return value
-    value = low.text.short(value, let.name)
-    return value if value.dtype == low.compute else low.text.dialect.cast(value, low.compute)
+    return low.text.short(arrays.cast_to(low, value, dtype), let.name)
 
 
 def _operand(
@@ -77,14 +80,13 @@ def _operand(
     columns: tuple[Coordinate, ...],
     scope: Scope,
     let: ir.Let,
+    dtype: Dtype,
 ) -> Node:
     """An array of batch axes, positions and columns, of which there is one."""
     axes = (*lead, *columns)
-    value = _computed(low, expr, scope, let)
+    value = _computed(low, expr, scope, let, dtype)
     if value.python:
-        value = Value(
-            low.text.dialect.full(sizes.shape(low, axes, scope), value.code, low.compute), axes, "real", low.compute
-        )
+        value = Value(low.text.dialect.full(sizes.shape(low, axes, scope), value.code, dtype), axes, "real", dtype)
     code = arrays.broadcast(low, arrays.in_order(low, value, axes), axes, scope).code
     if not columns:
         return fill("{x}[..., None]", x=code)
@@ -109,9 +111,9 @@ def _decay(
     """A decay, with 1 for each axis that it does not vary with; a number where it varies with none."""
     if expr.type.coordinates & set(features):
         lead = batch if position not in expr.type.coordinates else (*batch, position)
-        code = _operand(low, expr, lead, features, scope, let)
+        code = _operand(low, expr, lead, features, scope, let, low.compute)
         return code if position in expr.type.coordinates else fill("{x}[..., None, :]", x=code)
-    value = _computed(low, expr, scope, let)
+    value = _computed(low, expr, scope, let, low.compute)
     if value.python:
         return value.code
     axes = (*batch, position)

@@ -131,14 +131,15 @@ def choose(
     inside |= {name for beside in totals.values() for name, _ in beside}
     lets = program.definitions
     written = original.definitions
+    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
+    found_types, weak = definition_dtypes(program, given)
+    types = {**given, **found_types, **definition_dtypes(original, given)[0]}
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     for name, chunks in carried.items():
         covers = _covered((name,), lets, needed)
+        chunks = by_chunk_kernels(chunks, target, device, types[name])
         kernels[name] = Step(name, CHUNKS, chunk_words(chunks), covers=covers, chunks=chunks)
-    given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
-    found_types, weak = definition_dtypes(program, given)
-    types = {**given, **found_types, **definition_dtypes(original, given)[0]}
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
@@ -448,7 +449,7 @@ def _attend(
         chunks = chunks_of(attention)
         if not isinstance(chunks, str):
             if TRITON in target.kernels and device == "cuda" and dtype is not None:
-                return _by_length(let, attend, chunks, dtype)
+                return _by_length(let, attend, by_chunk_kernels(chunks, target, device, dtype), dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and not totals:
@@ -471,9 +472,16 @@ def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Ste
         refusals = (Refusal(let.name, TRITON, reason),)
         return Step(let.name, CHUNKS, chunk_words(chunks), refusals, attend, chunks=chunks)
     attend = replace(attend, otherwise=CHUNKS)
-    longer = f"above {SHORT_ROWS} positions of `{chunks.row.name}`: by {CHUNKS}"
+    how = " in Triton kernels" if chunks.kernels else ""
+    longer = f"above {SHORT_ROWS[chunks.kernels]} positions of `{chunks.row.name}`: by {CHUNKS}{how}"
     words = (*words_of(attend, True, False, False), longer, *limits(attend, CHUNKS))
     return Step(let.name, TRITON, words, (), attend, chunks=chunks)
+
+
+def by_chunk_kernels(chunks: Chunks, target: Target, device: str, dtype: Dtype) -> Chunks:
+    """The chunks, by kernels where these take them: in the range of numbers that states have, which f16 has not."""
+    fits = TRITON in target.kernels and device == "cuda" and dtype == "bf16"
+    return replace(chunks, kernels=fits and chunks.asks is None and not chunks.fades_by_feature)
 
 
 def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:

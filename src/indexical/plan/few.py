@@ -19,8 +19,9 @@ SCORES = 1 << 19
 # The same where a gradient is wanted, of which some copies are kept for it: a stream computes all of them once more.
 LEARNED = 1 << 23
 # Positions of a causal product on a GPU for which one kernel of all pairs costs less than chunks do, whose states are
-# written and read again. Measured on an H200 with `benchmarks/gpu.py --rows retention`.
-SHORT_ROWS = 8192
+# written and read again: chunks by the array library, and by kernels (True). Measured on an H200 with
+# `benchmarks/gpu.py --rows retention`.
+SHORT_ROWS = {False: 8192, True: 1024}
 
 
 def last_hears_all(attend: Attend) -> bool:

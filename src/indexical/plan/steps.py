@@ -172,7 +172,7 @@ class Chunks:
     at the row, or at the key where it goes backward; rate and `times` vary with the row where each step has its own.
 
     Where a step `asks`, it first adds to the value what the state before it has for that: the sum over the features of
-    `asks` times the state.
+    `asks` times the state. With `kernels` it is computed by Triton kernels and not by the array library.
     """
 
     row: Coordinate
@@ -187,6 +187,14 @@ class Chunks:
     strict: bool = False
     backward: bool = False
     asks: ir.Expr | None = None
+    kernels: bool = False
+
+    @property
+    def fades_by_feature(self) -> bool:
+        """Whether features decay each by itself."""
+        features = {range.coordinate for range in self.features}
+        decays = (self.rate, self.levels, self.times)
+        return any(part is not None and part.type.coordinates & features for part in decays)
 
     @property
     def parts(self) -> tuple[ir.Expr, ...]:

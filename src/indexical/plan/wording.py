@@ -13,6 +13,8 @@ MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
 # A causal product of so few positions is one product under a mask.
 AT_ONCE = 128
+# The widest sides that kernels for chunks take.
+WIDEST = 256
 
 
 def words_of(
@@ -89,8 +91,10 @@ def chunk_words(chunks: Chunks) -> tuple[str, ...]:
     decays += [f"`{shown(chunks.times)}`"] if chunks.times is not None else []
     if decays:
         lines.append(f"it decays at every step by {' and '.join(decays)}")
-    together = "" if chunks.asks is not None else f"; up to {AT_ONCE} positions are one product"
+    together = "" if chunks.asks is not None or chunks.kernels else f"; up to {AT_ONCE} positions are one product"
     lines.append(f"in time and memory linear in `{row}`{together}")
+    if chunks.kernels:
+        lines.append(f"by Triton kernels in 16 bits, with sums in 32; wider than {WIDEST}, by PyTorch in 32")
     return (*lines, "NaN and infinity spread to all that comes later (`isolate=True` keeps them apart)")
 
 

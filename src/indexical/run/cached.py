@@ -80,7 +80,7 @@ def lend_store(loaded: ModuleType, text: str) -> None:
     if launching is not None:
         store = current_store()
         launching.binaries = store if store.problem is None else None  # type: ignore[attr-defined]
-        for name in ("triton_tile", "triton_tables", "triton_decode"):
+        for name in ("triton_tile", "triton_tables", "triton_decode", "triton_chunks"):
             _tell_digest(sys.modules.get(_KERNELS + name), name)
         _tell_digest(loaded, text)
     if operands is not None:

@@ -23,6 +23,8 @@ from triton.compiler import ASTSource
 
 import indexical as ix
 from indexical.backends.kernels import triton_tape
+from indexical.backends.kernels.torch_chunks import chunk_products
+from indexical.backends.kernels.triton_chunks import chunk_kernels
 from indexical.run.kernel import load
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -92,7 +94,11 @@ def spilled(code: str) -> int:
 def main(width: str, *names: str) -> None:
     warnings.simplefilter("ignore")
     triton_tape.launch = compiled
-    for name in names:
+    if "chunks" in names:
+        made = [torch.ones(2, 2, 100, int(width), dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        rate = torch.ones(2, 1, 1, requires_grad=True)
+        chunk_products(*made, rate=rate, kernels=chunk_kernels).sum().backward()
+    for name in names if names != ("chunks",) else ():
         program = ix.compile(VARIANTS[name].text)
         given = drawn(name, torch.bfloat16, {**SIZES, "d": int(width), "e": int(width)})
         call = replace(program._engine.prepare(given, "torch"), device="cuda")

@@ -17,6 +17,8 @@ from .torch_operator import differentiable, is_transformed
 
 # Positions of a chunk, and how many of them are taken at once, as one.
 CHUNK, AT_ONCE = 64, 128
+# The widest sides that kernels take which are handed in.
+WIDEST = 256
 # The shortest chunk of products that decay feature by feature, and how far levels may lie apart in one.
 SHORTEST, FARTHEST = 16, {torch.float32: 60.0, torch.float64: 500.0}
 
@@ -30,13 +32,15 @@ def chunk_products(
     times: Tensor | float | None = None,
     strict: bool = False,
     backward: bool = False,
+    kernels: Callable[..., Tensor] | None = None,
 ) -> Tensor:
     """The sum over `j <= i` of `(query[i] · key[j]) * decay(i, j) * value[j]`; where `strict` over `j < i`, `backward`
     over `j >= i`.
 
     Query (…, rows, d), key (…, keys, d) and value (…, keys, e) have the same axes before. The decay is e to `rate` for
     every step from j to i, times e to `levels[i] - levels[j]`, times the product of `times` over the steps after j up
-    to i; each of them (…, positions or 1, d or 1), and `rate` and `times` also a number.
+    to i; each of them (…, positions or 1, d or 1), and `rate` and `times` also a number. Sides of 16 bits are computed
+    in 32, unless there are `kernels` for them: `kernels(parts, level, strict)`, where decays do not differ by feature.
     """
     rows, count = query.shape[-2], max(query.shape[-2], key.shape[-2])
     if 0 in (rows, key.shape[-2], *value.shape):
@@ -51,7 +55,7 @@ def chunk_products(
     if times is not None:
         factors = _chunk_stretched(_chunk_decay(times, value), count, backward, True)
         if _chunk_vanishes(factors):
-            out = _chunk_steps((query, key, value), factors, stretched, strict)
+            out = _chunk_steps((query, key, value), factors, stretched, strict).to(value.dtype)
             return (out.flip(-2) if backward else out)[..., :rows, :]
         signs, steps = _chunk_signed(factors)
         stretched.append((steps, True))
@@ -59,7 +63,11 @@ def chunk_products(
             turned = signs.cumprod(-2)
             query, key = query * turned, key * turned
     apart = any(part.shape[-1] > 1 for part, _ in stretched)
-    length = count if count <= AT_ONCE and not apart else CHUNK
+    if apart or max(query.shape[-1], value.shape[-1]) > WIDEST:
+        kernels = None
+    if kernels is None and value.itemsize < 4:
+        query, key, value = query.float(), key.float(), value.float()
+    length = count if count <= AT_ONCE and not apart and kernels is None else CHUNK
     if apart and (is_transformed() or torch.compiler.is_compiling()):
         length = SHORTEST  # Nobody may look at the levels.
     while True:
@@ -70,14 +78,19 @@ def chunk_products(
         if float((level.amax(-2) - level.amin(-2)).amax().detach()) <= FARTHEST[value.dtype]:
             break
         length //= 2
-    given = parts if level is None else [*parts, level.expand(*lead, *level.shape[-3:]).reshape(-1, *level.shape[-3:])]
-    out = _run_all(given, (strict,))[0]
+    if level is not None:
+        level = level.expand(*lead, *level.shape[-3:]).reshape(-1, *level.shape[-3:])
+    if kernels is None:
+        out = _run_all(parts if level is None else [*parts, level], (strict,))[0]
+    else:
+        out = kernels(parts, level, strict)
     out = out.reshape(*lead, -1, value.shape[-1])[..., :count, :]
     return (out.flip(-2) if backward else out)[..., :rows, :]
 
 
 def _chunk_decay(part: Tensor | float, like: Tensor) -> Tensor:
-    return part if isinstance(part, Tensor) else like.new_full((1, 1), part)
+    dtype = torch.float32 if like.itemsize < 4 else like.dtype
+    return part if isinstance(part, Tensor) else like.new_full((1, 1), part, dtype=dtype)
 
 
 def _chunk_signed(factors: Tensor) -> tuple[Tensor | None, Tensor]:

@@ -103,20 +103,20 @@ class Tapes:
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
-        self.latest: tuple[Any, Any, Any] | None = None
+        self.latest: tuple[Any, int, Any, Any] | None = None
 
     def find(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Any:
         """The function for tensors and numbers like these; None where there is none."""
         latest = self.latest
-        if latest is not None and latest[0] == numbers and latest[1](*tensors):
-            return latest[2]
+        if latest is not None and latest[:2] == (numbers, len(tensors)) and latest[2](*tensors):
+            return latest[3]
         found = self.known.get(_layout_of(tensors, numbers))
         if found is not None:
             guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
             if hasattr(guards, "TensorGuards"):
                 sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
                 guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-                self.latest = (numbers, guard.check, found)
+                self.latest = (numbers, len(tensors), guard.check, found)
         return found
 
     def add(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...], tape: Tape, results: Sequence[Tensor]) -> None:
