@@ -40,38 +40,42 @@ def given(name: str, rows: int, widths: tuple[int, int]) -> dict[str, Any]:
     return {key: array.to("cuda", torch.bfloat16) for key, array in arrays.items() if key in inputs}
 
 
-def computed(name: str, arrays: dict[str, Any], dtype: torch.dtype) -> list[Any]:
-    """The result and all gradients."""
-    leaves = {key: array.detach().to(dtype).requires_grad_() for key, array in arrays.items()}
+def computed(name: str, arrays: dict[str, Any], device: str, dtype: torch.dtype) -> list[Any]:
+    """The result and all gradients, in double precision on the processor."""
+    leaves = {key: array.detach().to(device, dtype).requires_grad_() for key, array in arrays.items()}
     out = ix.compile(PROGRAMS[name])(**leaves)
     generator = torch.Generator().manual_seed(1)
     cotangent = torch.randn(out.shape, generator=generator).bfloat16().to(out)
-    return [out, *torch.autograd.grad(out, list(leaves.values()), cotangent)]
+    return [x.detach() for x in (out, *torch.autograd.grad(out, list(leaves.values()), cotangent))]
+
+
+def check(name: str, arrays: dict[str, Any]) -> None:
+    """Results in bf16 beside those in double precision on the processor. Sums over all positions are rougher."""
+    found, exact = computed(name, arrays, "cuda", torch.bfloat16), computed(name, arrays, "cpu", torch.float64)
+    assert found[0].dtype == torch.bfloat16
+    for a, b in zip(found, exact, strict=True):
+        assert float((a.double().cpu() - b).norm() / b.norm()) < (2e-2 if a.ndim == 1 else 6e-3)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_are_right_on_long_rows(name: str) -> None:
-    arrays = given(name, 1100, (64, 48))
+    arrays = given(name, 2100, (64, 48))
     program = ix.compile(PROGRAMS[name])
     assert "Triton kernels" in str(program.plan(**arrays))
-    found, exact = computed(name, arrays, torch.bfloat16), computed(name, arrays, torch.float64)
-    assert found[0].dtype == torch.bfloat16
-    for a, b in zip(found, exact, strict=True):
-        assert float((a.double() - b).norm() / b.norm()) < 1e-2
+    check(name, arrays)
 
 
 @pytest.mark.parametrize("widths", WIDE)
 def test_any_width_is_right(widths: str) -> None:
-    arrays = given("retention", 1030, WIDE[widths])
-    found, exact = computed("retention", arrays, torch.bfloat16), computed("retention", arrays, torch.float64)
-    for a, b in zip(found, exact, strict=True):
-        assert float((a.double() - b).norm() / b.norm()) < 1e-2
+    check("retention", given("retention", 2050, WIDE[widths]))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_are_those_of_the_array_library(name: str) -> None:
     case: Case = CASES[name]._replace(dtype=torch.bfloat16)
-    assert max(errors(case, "cuda")) < 1e-2
+    found = errors(case, "cuda")
+    assert max(found[:4]) < 6e-3
+    assert max(found) < 2e-2
 
 
 def test_a_nan_reaches_those_who_hear_it() -> None:
@@ -79,7 +83,7 @@ def test_a_nan_reaches_those_who_hear_it() -> None:
 
 
 def test_a_graph_replays_them() -> None:
-    arrays = given("retention", 1100, (64, 64))
+    arrays = given("retention", 2100, (64, 64))
     program = ix.compile(PROGRAMS["retention"])
     expected = program(**arrays).clone()
     graph = torch.cuda.CUDAGraph()
@@ -94,6 +98,6 @@ def test_a_graph_replays_them() -> None:
 
 
 def test_compiled_code_calls_them() -> None:
-    arrays = given("retention", 1100, (64, 64))
+    arrays = given("retention", 2100, (64, 64))
     program = ix.compile(PROGRAMS["retention"])
     assert torch.equal(torch.compile(program, fullgraph=True, backend="aot_eager")(**arrays), program(**arrays))

@@ -21,7 +21,7 @@ LEARNED = 1 << 23
 # Positions of a causal product on a GPU for which one kernel of all pairs costs less than chunks do, whose states are
 # written and read again: chunks by the array library, and by kernels (True). Measured on an H200 with
 # `benchmarks/gpu.py --rows retention`.
-SHORT_ROWS = {False: 8192, True: 1024}
+SHORT_ROWS = {False: 8192, True: 2048}
 
 
 def last_hears_all(attend: Attend) -> bool:

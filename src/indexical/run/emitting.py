@@ -8,7 +8,7 @@ from ..ir import nodes as ir
 from ..ir.constants import in_digits
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Step
-from ..plan.target import TRITON
+from ..plan.target import CHUNKS, TRITON
 from .kernel import Call
 from .parts import Array, Part
 
@@ -43,5 +43,6 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
 
     kept = step.refusals[0].reason if step.kernel == ARRAYS and step.refusals else ""
     covers = tuple(array(name) for name in step.covers if name in lets)
-    tiled = next((refusal.reason for refusal in step.refusals if refusal.way == TRITON), "")
+    reasons = (refusal.reason for refusal in step.refusals if refusal.way == TRITON and step.kernel != CHUNKS)
+    tiled = next(reasons, "")
     return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept, tiled)

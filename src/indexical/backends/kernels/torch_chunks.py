@@ -60,7 +60,7 @@ def chunk_products(
         signs, steps = _chunk_signed(factors)
         stretched.append((steps, True))
         if signs is not None:
-            turned = signs.cumprod(-2)
+            turned = signs.cumprod(-2).to(query.dtype)
             query, key = query * turned, key * turned
     apart = any(part.shape[-1] > 1 for part, _ in stretched)
     if apart or max(query.shape[-1], value.shape[-1]) > WIDEST:
@@ -94,13 +94,16 @@ def _chunk_decay(part: Tensor | float, like: Tensor) -> Tensor:
 
 
 def _chunk_signed(factors: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Factors as signs, None where all are positive, and logarithms, which are finite for 0 too: e to them is 0."""
+    """Factors as signs, None where all are known to be positive, and logarithms, which are finite for 0 too: e to them
+    is 0. On a GPU nobody looks at the signs, for which it would wait."""
     least = -105.0 if factors.dtype == torch.float32 else -750.0
     negative = factors < 0
     size = factors.abs()
     steps = torch.where(size > 0, size, 1).log().clamp(min=least)
     steps = torch.where(size > 0, steps, least)
-    return (1.0 - 2.0 * negative.to(factors.dtype)) if bool(negative.any()) else None, steps
+    if factors.device.type == "cpu" and not bool(negative.any()):
+        return None, steps
+    return 1.0 - 2.0 * negative.to(factors.dtype), steps
 
 
 def _chunk_vanishes(factors: Tensor) -> bool:
