@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .torch_operator import differentiable, row_totals
-from .triton_gradients import attend_backward, empty_like, summed
+from .triton_gradients import empty_like, launch_backward, summed
 from .triton_operands import (
     Operands,
     Program,
@@ -131,7 +131,7 @@ def attending(
         if again is not None:
             return summed(program, given, again, needs)
         tape = Tape(all_given)
-        result = attend_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
+        result = launch_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
         backward_tapes.add(all_given, numbers, tape, result)
         return summed(program, given, result, needs)
 

@@ -28,7 +28,7 @@ from .triton_tables import delta_kernel, diagonals_kernel, distance_kernel, plac
 from .triton_tape import Tape
 
 
-def attend_backward(
+def launch_backward(
     program: Program,
     flowing: tuple[Tensor, Tensor | None],
     given: Operands,
