@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import field, replace
-from math import gcd
+from math import gcd, inf
 from typing import TypeAlias
 
 from ..records import dataclass
@@ -141,6 +141,16 @@ class Assumptions:
         rows = inequalities(fact, self.constants)
         return rows is not None and all(self.entails(row) for row in rows)
 
+    def extremes(self, value: Polynomial) -> tuple[float, float]:
+        """The least and the largest that a value may have here: these, or further apart. `entails` may know more."""
+        here = Coordinate("the value")
+        at = of_atom(here) - value
+        rows = eliminate([dict(fact.terms) for fact in (*self.known, at, -at)], frozenset((here,))) or []
+        bounds = [(row.get(frozenset(((here, 1),)), 0), row.get(ONE, 0)) for row in rows]
+        lower = (-(number // factor) for factor, number in bounds if factor > 0)
+        upper = (number // -factor for factor, number in bounds if factor < 0)
+        return max(lower, default=-inf), min(upper, default=inf)
+
     @property
     def consistent(self) -> bool:
         """False only where it is certain that no point satisfies these."""
@@ -267,10 +277,15 @@ def _is_nested(expr: Expr) -> bool:
     return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
 
 
-def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
+class Inexact(Exception):
+    """What was eliminated may have held a whole number back that nothing left says is not there."""
+
+
+def eliminate(rows: list[Row], keep: frozenset[Atom], exact: bool = False) -> list[Row] | None:
     """Fourier and Motzkin: what the rows say of `keep` alone; None where they contradict each other.
 
-    With too many rows the rest is given up, which only ever loses facts.
+    With too many rows the rest is given up, which only ever loses facts. Where the answer is to be `exact`, that is
+    `Inexact`, as is a pair of factors larger than 1, between which there may be no whole number.
     """
     numbers: dict[Monomial, int] = {ONE: 0}
     left = _tidy([{numbers.setdefault(m, len(numbers)): factor for m, factor in row.items()} for row in rows])
@@ -287,15 +302,18 @@ def eliminate(rows: list[Row], keep: frozenset[Atom]) -> list[Row] | None:
         if not efforts:
             monomials = list(numbers)
             return [{monomials[n]: factor for n, factor in row.items()} for row in left]
-        left = _without(min(efforts)[2], left)
+        left = _without(min(efforts)[2], left, exact)
     return None
 
 
-def _without(variable: int, rows: list[_Numbered]) -> list[_Numbered] | None:
+def _without(variable: int, rows: list[_Numbered], exact: bool) -> list[_Numbered] | None:
     result = [row for row in rows if variable not in row]
     above = [row for row in rows if row.get(variable, 0) > 0]
     below = [row for row in rows if row.get(variable, 0) < 0]
-    if len(above) * len(below) + len(result) > _MOST_ROWS:
+    many = len(above) * len(below) + len(result) > _MOST_ROWS
+    if exact and (many or all(any(abs(row[variable]) > 1 for row in side) for side in (above, below))):
+        raise Inexact
+    if many:
         return _tidy(result)
     for positive in above:
         for negative in below:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -10,8 +13,10 @@ from ..ir.context import Trail
 from ..ir.domain import Domain
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
-from ..transform.local import Interval, hull, number_of, rows_read
-from .units import Cut, Needs, Ring, within
+from ..transform.local import hull, number_of, rows_read
+from .parts import Parted
+from .reach import Numbers, open_range
+from .units import Cut, Needs, Ring, Rows, within
 
 if TYPE_CHECKING:
     from .planning import Planner
@@ -36,33 +41,69 @@ def ring_of(planner: Planner, let: ir.Let, dimension: str, cut: Cut) -> Ring | N
         passed[read.tensor] = axis
     if not passed or number_of(key.lower) != 0 or upper is None:
         return None
-    table = [_keys(planner, let, clause, dimension, cut, b, key, upper) for b in range(planner.mesh.blocks(dimension))]
-    return Ring(dimension, attention, passed, tuple(table))
+    parted = planner.parted(let, clause, dimension, cut)
+    return Ring(dimension, attention, passed, _table(parted, key, planner.mesh.points(upper, dimension)))
 
 
-def _keys(
-    planner: Planner, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut, block: int, key: ir.Range, upper: int
-) -> tuple[Interval | None, ...]:
-    """The keys of every block of keys that some query of a block has to do with."""
-    blocks = planner.mesh.points(upper, dimension)
-    narrowed = planner.narrowed(let, clause, dimension, cut, block)
-    if narrowed is None:
-        return (None,) * len(blocks)
-    assert isinstance(narrowed.body, ir.Reduce)
-    guard = narrowed.body.guard
-    around: Trail = (*narrowed.ranges, *(() if narrowed.guard is None else ((narrowed.guard, True),)))
-    result: list[Interval | None] = []
-    pieces = 1 if guard is None else len(Domain.of((*narrowed.ranges, key), (guard,), planner.lets).pieces)
-    reached = (0, upper)
-    here = build.coord(key.coordinate, key.span)
-    if guard is not None:
-        reached = rows_read(here, (*around, key, (guard, True)), upper, planner.lets)
-    for first, last in blocks:
-        first, last = max(first, reached[0]), min(last, reached[1])
-        if first < last and guard is not None and pieces > 1:
-            first, last = rows_read(here, (*around, within(key, first, last), (guard, True)), upper, planner.lets)
-        result.append((first, last) if first < last else None)
-    return tuple(result)
+def _table(parted: Parted, key: ir.Range, blocks: Rows) -> Numbers:
+    """For every block of queries the keys of every block of keys that some of them has to do with, first and last."""
+    assert isinstance(parted.clause.body, ir.Reduce)
+    guard = parted.clause.body.guard
+    alive = parted.alive
+    found = np.broadcast_to(np.array(blocks, np.int64), (len(alive), len(blocks), 2))
+    if guard is not None and alive:
+        pieces = len(Domain.of((*parted.clause.ranges, key), (guard,), parted.lets).pieces)
+        narrowed = _narrowed(parted, key, found, pieces > 1)
+        found = _one_by_one(parted, key, found, pieces > 1) if narrowed is None else narrowed
+    table = np.zeros((len(parted.points), len(blocks), 2), np.int64)
+    table[alive] = found
+    return table
+
+
+def _narrowed(parted: Parted, key: ir.Range, blocks: Numbers, apart: bool) -> Numbers | None:
+    """Blocks of keys without those that the guard removes at the front and at the back, of all or of each, where it has
+    pieces `apart`; None where that is not affine."""
+    if parted.range is None:
+        return None
+    upper, here = int(blocks[0, -1, 1]), build.coord(key.coordinate, key.span)
+    reach = parted.reach(here, _trail(parted.clause, key), upper)
+    if reach is None:
+        return None
+    first, last = reach.rows(parted.ends)
+    blocks = np.stack((np.maximum(blocks[..., 0], first[:, None]), np.minimum(blocks[..., 1], last[:, None])), -1)
+    if not apart:
+        return blocks
+    some = open_range(key)
+    reach = parted.reach(here, _trail(parted.clause, some), upper, some)
+    if reach is None:
+        return None
+    (queries,) = ((lower[:, None], end[:, None]) for lower, end in parted.ends.values())
+    empty = blocks[..., 0] >= blocks[..., 1]
+    found = reach.rows({parted.range.coordinate: queries, key.coordinate: (blocks[..., 0], blocks[..., 1])})
+    return np.where(empty[..., None], 0, np.stack(found, -1))
+
+
+def _one_by_one(parted: Parted, key: ir.Range, blocks: Numbers, apart: bool) -> Numbers:
+    """The same, block by block."""
+    upper, here = int(blocks[0, -1, 1]), build.coord(key.coordinate, key.span)
+    found = np.zeros_like(blocks)
+    for row, block in enumerate(parted.alive):
+        clause = parted.at(block)
+        reached = rows_read(here, _trail(clause, key), upper, parted.lets)
+        for column, (first, last) in enumerate(blocks[row].tolist()):
+            first, last = max(first, reached[0]), min(last, reached[1])
+            if first < last and apart:
+                first, last = rows_read(here, _trail(clause, within(key, first, last)), upper, parted.lets)
+            found[row, column] = first, last
+    return found
+
+
+def _trail(clause: ir.Clause, key: ir.Range) -> Trail:
+    """The trail to a key that the guard of a clause's attention leaves."""
+    assert isinstance(clause.body, ir.Reduce)
+    assert clause.body.guard is not None
+    around: Trail = (*clause.ranges, *(() if clause.guard is None else ((clause.guard, True),)))
+    return (*around, key, (clause.body.guard, True))
 
 
 def still_rows(planner: Planner, let: ir.Let, dimension: str, cut: Cut, ring: Ring) -> Needs:
@@ -75,16 +116,14 @@ def still_rows(planner: Planner, let: ir.Let, dimension: str, cut: Cut, ring: Ri
         still = [r for r in reads_of(let) if r.tensor == name and key not in r.indices[axis].type.coordinates]
         if not still:
             continue
-        rows = []
-        for block in range(planner.mesh.blocks(dimension)):
-            reached: Interval = (0, 0)
-            for part, trail in planner.visited(let, clause, dimension, cut, block):
-                if isinstance(part, ir.Read) and part.tensor == name and not _varies(part.indices[axis], key):
-                    reached = hull(reached, planner.reached(part, dimension, trail))
-            rows.append(reached)
+        rows = [(0, 0)] * planner.mesh.blocks(dimension)
+        asked = partial(_is_still, name, axis, key)
+        for _, reached in planner.reached(let, clause, dimension, cut, asked):
+            rows = [hull(*both) for both in zip(rows, reached, strict=True)]
         found[name] = tuple(rows)
     return found
 
 
-def _varies(expr: ir.Expr, coordinate: Coordinate) -> bool:
-    return coordinate in expr.type.coordinates
+def _is_still(name: str, axis: int, key: Coordinate, read: ir.Read) -> bool:
+    """Whether a read is one of a tensor that travels, apart from its keys."""
+    return read.tensor == name and key not in read.indices[axis].type.coordinates

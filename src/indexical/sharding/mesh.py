@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 
 from ..records import dataclass
@@ -48,9 +49,13 @@ class Mesh:
     def points(self, extent: int, name: str) -> tuple[Interval, ...]:
         """The points of an axis that each block along a dimension has: all alike but for the last, which may be shorter
         or empty."""
-        count = self.blocks(name)
-        length = -(-extent // count)
-        return tuple((min(b * length, extent), min((b + 1) * length, extent)) for b in range(count))
+        return _points(extent, self.blocks(name))
+
+
+@lru_cache
+def _points(extent: int, count: int) -> tuple[Interval, ...]:
+    length = -(-extent // count)
+    return tuple((min(b * length, extent), min((b + 1) * length, extent)) for b in range(count))
 
 
 def outside(need: Interval, own: Interval) -> int:

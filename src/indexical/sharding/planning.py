@@ -3,23 +3,24 @@ order that is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
 from ..ir import nodes as ir
-from ..ir.context import Trail, visit_clause
+from ..ir.context import visit_clause
 from ..ir.needs import depends_on_data
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention
-from ..transform.local import Interval, hull, number_of, rows_needed, with_sizes
+from ..transform.local import hull, number_of, with_sizes
 from .grouping import Grouping
 from .keys import ring_of, still_rows
 from .mesh import Mesh, outside
+from .parts import Parted
 from .prepared import TOTALS, Prepared, Split, input_axes, own_axes
 from .recurrences import cut_group
-from .units import Cut, Layout, Needs, Ring, Rows, summed_points, within
+from .units import Cut, Layout, Needs, Ring, Rows, summed_points
 
 
 def lay_out(
@@ -174,64 +175,44 @@ class Planner:
         read = {r.tensor for r in reads_of(let) if dimension in self.homes.get(r.tensor, {})}
         if not read:
             return {}
-        found: dict[str, list[Interval]] = {name: [] for name in sorted(read)}
-        for block in range(self.mesh.blocks(dimension)):
-            rows = dict.fromkeys(found, (0, 0))
-            for clause in let.clauses:
-                for part, trail in self.visited(let, clause, dimension, cut, block):
-                    if isinstance(part, ir.Read) and part.tensor in rows:
-                        rows[part.tensor] = hull(rows[part.tensor], self.reached(part, dimension, trail))
-            for name, interval in rows.items():
-                found[name].append(interval)
+        found = {name: [(0, 0)] * self.mesh.blocks(dimension) for name in sorted(read)}
+        for clause in let.clauses:
+            for part, rows in self.reached(let, clause, dimension, cut, lambda part: part.tensor in found):
+                found[part.tensor] = [hull(*both) for both in zip(found[part.tensor], rows, strict=True)]
         return {name: tuple(rows) for name, rows in found.items()}
 
-    def reached(self, read: ir.Read, dimension: str, trail: Trail) -> Interval:
-        """The points along a dimension that a read reaches where its trail leads."""
-        axis = self.homes[read.tensor][dimension]
-        extent = self.extents[read.tensor][axis]
-        assert extent is not None
-        index = read.indices[axis]
-        if isinstance(index, ir.Coord) and all(isinstance(step, ir.Range) for step in trail):
-            range = next(s for s in reversed(trail) if isinstance(s, ir.Range) and s.coordinate == index.coordinate)
-            lower, upper = number_of(range.lower), number_of(range.upper)
-            if lower is not None and upper is not None:
-                return min(lower, extent), max(min(lower, extent), min(upper, extent))
-        return rows_needed(index, trail, extent, self.lets)
+    def reached(
+        self, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut, asked: Callable[[ir.Read], bool]
+    ) -> Iterator[tuple[ir.Read, Rows]]:
+        """The reads of a clause that are asked for, each with the points along a dimension that it reaches from every
+        block; none from blocks that have no point of the clause."""
+        parted = self.parted(let, clause, dimension, cut)
+        for number, (read, trail) in enumerate(visit_clause(parted.clause)):
+            if isinstance(read, ir.Read) and asked(read):
+                axis = self.homes[read.tensor][dimension]
+                extent = self.extents[read.tensor][axis]
+                assert extent is not None
+                yield read, parted.needed(number, trail, read.indices[axis], extent, axis)
 
-    def visited(
-        self, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut, block: int
-    ) -> Iterator[tuple[ir.Expr, Trail]]:
-        """Every expression of a clause with its trail, at the points that a block computes."""
-        narrowed = self.narrowed(let, clause, dimension, cut, block)
-        if narrowed is not None:
-            yield from visit_clause(narrowed)
-
-    def narrowed(self, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut, block: int) -> ir.Clause | None:
-        """A clause at the points of one block, in the coordinates of the whole; None where it has none."""
+    def parted(self, let: ir.Let, clause: ir.Clause, dimension: str, cut: Cut) -> Parted:
+        """A clause at the points of each block, in the coordinates of the whole."""
+        blocks = self.mesh.blocks(dimension)
         if cut.way == "sum":
             assert isinstance(clause.body, ir.Reduce)
-            ranges = tuple(
-                self._part(range, dimension, block) if range.coordinate == cut.coordinate else range
-                for range in clause.body.ranges
-            )
-            if any(_is_empty(range) for range in ranges):
-                return None
-            return replace(clause, body=replace(clause.body, ranges=ranges))
+            range = next(range for range in clause.body.ranges if range.coordinate == cut.coordinate)
+            return Parted.of(clause, range, clause.body.ranges, summed_points(self.mesh, range, dimension), self.lets)
         if cut.axis is None:
-            return clause
+            return Parted(clause, None, ((0, 0),) * blocks, self.lets)
         slot = clause.slots[cut.axis]
         extent = self.extents[let.name][cut.axis]
         assert extent is not None
-        first, last = self.mesh.points(extent, dimension)[block]
+        points = self.mesh.points(extent, dimension)
         if not isinstance(slot, ir.Coord):
             place = number_of(slot)
-            return clause if place is not None and first <= place < last else None
-        ranges = tuple(within(r, first, last) if r.coordinate == slot.coordinate else r for r in clause.ranges)
-        return None if any(_is_empty(range) for range in ranges) else replace(clause, ranges=ranges)
-
-    def _part(self, range: ir.Range, dimension: str, block: int) -> ir.Range:
-        """The points of a range that a block sums over."""
-        return within(range, *summed_points(self.mesh, range, dimension)[block])
+            here = tuple((0, 0) if place is not None and first <= place < last else None for first, last in points)
+            return Parted(clause, None, here, self.lets)
+        range = next(range for range in clause.ranges if range.coordinate == slot.coordinate)
+        return Parted.of(clause, range, clause.ranges, points, self.lets)
 
     def _bytes(self, let: ir.Let, dimension: str, cut: Cut, needs: Needs) -> int:
         """Elements that all blocks together are sent for a definition."""
@@ -252,8 +233,3 @@ class Planner:
 def _extent(axis: ir.Axis) -> int | None:
     found = None if axis.coordinate.rest else number_of(axis.extent)
     return None if found is None else max(found, 0)
-
-
-def _is_empty(range: ir.Range) -> bool:
-    lower, upper = number_of(range.lower), number_of(range.upper)
-    return lower is not None and upper is not None and lower >= upper

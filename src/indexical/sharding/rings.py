@@ -40,7 +40,8 @@ class Round:
         """The keys' block that each block of queries has in every round, where it has anything to do with it."""
         count = self.mesh.blocks(self.dimension)
         rounds = [{b: (b - step) % count for b in range(count)} for step in range(count)]
-        return [{b: k for b, k in one.items() if self.ring.keys[b][k] is not None} for one in rounds]
+        some = (self.ring.counts > 0).tolist()
+        return [{b: k for b, k in one.items() if some[b][k]} for one in rounds]
 
     def start(self, one: Mapping[int, int]) -> Callable[[], dict[str, Values]]:
         """Send the keys of a round; the function that is returned waits for those that arrive here."""
@@ -78,7 +79,7 @@ class Round:
         return [(block, k) for block, k in places if k is not None and 0 not in shape(self.name, block)]
 
     def _keys(self, b: int, k: int) -> Interval:
-        found = self.ring.keys[b][k]
+        found = self.ring.points(b, k)
         assert found is not None
         return found
 

@@ -51,9 +51,11 @@ class SpreadPlan(Sheet):
         programs = Programs(self.layout)
         if chosen.ring is None:
             return spelled(unwritten(programs.of_unit(chosen, place)[0]._program, "local"))
-        keys = chosen.ring.keys[self.layout.mesh.place(place, chosen.ring.dimension)]
-        found = [points for points in keys if points is not None]
-        return spelled(unwritten(programs.of_ring(chosen, place, found[-1])[0]._program, "local"))
+        queries = self.layout.mesh.place(place, chosen.ring.dimension)
+        found = [chosen.ring.points(queries, int(block)) for block in chosen.ring.counts[queries].nonzero()[0][-1:]]
+        if not found or found[0] is None:
+            raise CallError([Diagnostic("IX515", f"the block {place} has no keys in unit {unit}")])
+        return spelled(unwritten(programs.of_ring(chosen, place, found[0])[0]._program, "local"))
 
     def __str__(self) -> str:
         mesh = self.layout.mesh
@@ -88,11 +90,11 @@ class SpreadPlan(Sheet):
 
     def _ways(self, unit: Unit) -> Iterator[str]:
         if unit.ring is not None:
-            keys = unit.ring.keys
-            empty = sum(points is None for row in keys for points in row)
+            counts = unit.ring.counts
+            empty = int((counts == 0).sum())
             yield f"keys go round `{unit.ring.dimension}`, merged by the logarithms of their totals"
             if empty:
-                yield f"{empty} of {sum(map(len, keys))} pairs of blocks are empty by the guard, and skipped"
+                yield f"{empty} of {counts.size} pairs of blocks are empty by the guard, and skipped"
             most, least = _work(self.layout.mesh, unit)
             if most > 1.3 * least:
                 name = unit.ring.dimension
@@ -148,9 +150,9 @@ def _work(mesh: Mesh, unit: Unit) -> tuple[int, int]:
     """The most and the fewest keys that ranks have to hear, a block of queries at a time."""
     assert unit.ring is not None
     found: dict[int, int] = {}
-    for block, row in enumerate(unit.ring.keys):
+    for block, keys in enumerate(unit.ring.counts.sum(1).tolist()):
         rank = mesh.rank_of(unit.ring.dimension, block)
-        found[rank] = found.get(rank, 0) + sum(points[1] - points[0] for points in row if points is not None)
+        found[rank] = found.get(rank, 0) + keys
     return max(found.values()), min(found.values())
 
 

@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..ir.types import Dtype
 from ..plan.steps import WIDTH
 from ..records import dataclass
@@ -83,11 +86,11 @@ class _Traffic:
                 continue
             how = "gather" if all(points == (0, own[-1][1]) for points in rows) else "rows of others"
             sent = Sent(unit.number, name, how, dimension)
-            for source, target, bytes in self._pieces(name, dimension, rows, own, before):
-                if known not in self.fetched:
-                    _add(sent.forward, self.rank(source), bytes)
-                if name in self.learned and dimension in unit.varying:
-                    _add(sent.back, self.rank(target), bytes)
+            by_source, by_target = self._crossing(name, dimension, _shared(rows, own), before)
+            if known not in self.fetched:
+                _add_all(sent.forward, by_source)
+            if name in self.learned and dimension in unit.varying:
+                _add_all(sent.back, by_target)
             self.fetched.add(known)
             before[dimension] = rows
             back.append(sent)
@@ -95,17 +98,24 @@ class _Traffic:
         if name in self.learned:
             self.partial.setdefault(name, {})[unit.varying.difference(self.layout.homes[name])] = None
 
-    def _pieces(
-        self, name: str, dimension: str, rows: Rows, own: Rows, before: Mapping[str, Rows]
-    ) -> Iterator[tuple[Block, Block, int]]:
-        """Everything that goes from one rank to another so that each block has its rows."""
-        for target in self.mesh.everything:
-            first, last = rows[self.mesh.place(target, dimension)]
-            for source in self.mesh.line(target, dimension):
-                start, end = own[self.mesh.place(source, dimension)]
-                count = min(last, end) - max(first, start)
-                if count > 0 and self.rank(source) != self.rank(target):
-                    yield source, target, count * self._row(name, target, dimension, before)
+    def _crossing(
+        self, name: str, dimension: str, counts: NDArray[np.int64], before: Mapping[str, Rows]
+    ) -> tuple[dict[Rank, int], dict[Rank, int]]:
+        """The bytes of a tensor that ranks send to others and that they receive, where a block receives so many points
+        of each other one along a dimension."""
+        ranks = np.array([self.mesh.rank_of(dimension, place) for place in range(len(counts))])
+        counts = np.where(ranks[:, None] == ranks, 0, counts)
+        by_source: dict[Rank, int] = {}
+        by_target: dict[Rank, int] = {}
+        for block in self.mesh.everything:
+            if self.mesh.place(block, dimension) == 0:
+                bytes = self._row(name, block, dimension, before)
+                line = [self.rank(other) for other in self.mesh.line(block, dimension)]
+                for sums, points in ((by_source, counts.sum(0)), (by_target, counts.sum(1))):
+                    for rank, count in zip(line, points.tolist(), strict=True):
+                        if count:
+                            _add(sums, rank, count * bytes)
+        return by_source, by_target
 
     def _row(self, name: str, block: Block, dimension: str, before: Mapping[str, Rows] | None = None) -> int:
         """The bytes of one point along a dimension of what a block has of a tensor."""
@@ -122,18 +132,12 @@ class _Traffic:
         for name in ring.passed:
             sent = Sent(unit.number, name, "ring", ring.dimension)
             around = {d: rows for d, rows in unit.needs.get(name, {}).items() if d != ring.dimension}
-            for target in self.mesh.everything:
-                keys = ring.keys[self.mesh.place(target, ring.dimension)]
-                for source in self.mesh.line(target, ring.dimension):
-                    points = keys[self.mesh.place(source, ring.dimension)]
-                    if points is None or self.rank(source) == self.rank(target):
-                        continue
-                    bytes = (points[1] - points[0]) * self._row(name, target, ring.dimension, around)
-                    _add(sent.forward, self.rank(source), bytes)
-                    if unit.names[0] in self.learned:
-                        _add(sent.back, self.rank(source), bytes)
-                        if name in self.learned:
-                            _add(sent.back, self.rank(target), bytes)
+            by_source, by_target = self._crossing(name, ring.dimension, ring.counts, around)
+            _add_all(sent.forward, by_source)
+            if unit.names[0] in self.learned:
+                _add_all(sent.back, by_source)
+                if name in self.learned:
+                    _add_all(sent.back, by_target)
             yield sent
 
     def _handed(self, unit: Unit, dimension: str) -> Iterator[Sent]:
@@ -143,10 +147,9 @@ class _Traffic:
             back = unit.reach[name]
             rows = tuple((max(a - back, 0), a) if a < b else (0, 0) for a, b in own)
             sent = Sent(unit.number, name, "state", dimension)
-            for source, target, bytes in self._pieces(name, dimension, rows, own, {}):
-                _add(sent.forward, self.rank(source), bytes)
-                if name in self.learned:
-                    _add(sent.back, self.rank(target), bytes)
+            sent.forward, by_target = self._crossing(name, dimension, _shared(rows, own), {})
+            if name in self.learned:
+                sent.back = by_target
             if back:
                 yield sent
 
@@ -184,12 +187,9 @@ class _Traffic:
     def _scattered(self, unit: Unit, name: str, dimension: str) -> Sent:
         own = self.layout.rows(name, dimension)
         whole: tuple[Interval, ...] = ((0, own[-1][1]),) * len(own)
-        sent = Sent(unit.number, name, "reduce and scatter", dimension)
-        for source, target, bytes in self._pieces(name, dimension, whole, own, {}):
-            _add(sent.forward, self.rank(target), bytes)
-            if name in self.learned:
-                _add(sent.back, self.rank(source), bytes)
-        return sent
+        by_source, by_target = self._crossing(name, dimension, _shared(whole, own), {})
+        back = by_source if name in self.learned else {}
+        return Sent(unit.number, name, "reduce and scatter", dimension, by_target, back)
 
     def _gradients(self) -> Iterator[Sent]:
         """The gradients of what is whole on every rank, though each used it for its own part: these are added up."""
@@ -209,24 +209,34 @@ def _add(sums: dict[Rank, int], rank: Rank, bytes: int) -> None:
     sums[rank] = sums.get(rank, 0) + bytes
 
 
+def _add_all(sums: dict[Rank, int], more: Mapping[Rank, int]) -> None:
+    for rank, bytes in more.items():
+        _add(sums, rank, bytes)
+
+
+def _shared(rows: Rows, own: Rows) -> NDArray[np.int64]:
+    """How many of its rows each block has of every other one's own."""
+    first, last = np.array(rows).T[..., None]
+    start, end = np.array(own).T
+    found: NDArray[np.int64] = np.maximum(np.minimum(last, end) - np.maximum(first, start), 0)
+    return found
+
+
 def held_bytes(layout: Layout, dtypes: Mapping[str, Dtype], mesh: Mesh) -> dict[Rank, int]:
     """The bytes of inputs, of what is sent and of what units give that each rank has at the end of the way forward."""
     found: dict[Rank, int] = {}
     counter = _Traffic(layout, dtypes, ())
     names = [*(t.name for t in layout.program.inputs), *(name for unit in layout.units for name in unit.wanted)]
+    fetched: dict[object, tuple[str, Mapping[str, Rows]]] = {}
+    for unit in layout.units:
+        for name, needs in unit.needs.items():
+            if name not in layout.free and any(rows != layout.rows(name, along) for along, rows in needs.items()):
+                fetched[(name, *needs.items())] = name, needs
     for block in mesh.everything:
         rank = counter.rank(block)
         for name in names:
             if layout.program.tensors[name].axes or name in dtypes:
                 _add(found, rank, prod(layout.shape(name, block)) * WIDTH[dtypes[name]])
-        seen = set()
-        for unit in layout.units:
-            for name, needs in unit.needs.items():
-                if name in layout.free:
-                    continue
-                key = (name, *needs.items())
-                changed = any(rows != layout.rows(name, dimension) for dimension, rows in needs.items())
-                if changed and key not in seen:
-                    seen.add(key)
-                    _add(found, rank, prod(layout.shape(name, block, needs)) * WIDTH[dtypes[name]])
+        for name, needs in fetched.values():
+            _add(found, rank, prod(layout.shape(name, block, needs)) * WIDTH[dtypes[name]])
     return found

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
@@ -41,12 +44,24 @@ class Cut:
 @dataclass(frozen=True)
 class Ring:
     """An attention whose keys go round: for every block of queries and every block of keys the keys that they have to
-    do with, none for most where a guard says so. `passed` are the tensors that travel, each with its axis of keys."""
+    do with, from the first up to the last, none for most where a guard says so. `passed` are the tensors that travel,
+    each with its axis of keys."""
 
     dimension: str
     attention: Attention
     passed: Mapping[str, int]
-    keys: tuple[tuple[Interval | None, ...], ...]
+    keys: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of keys, by the block of queries and the block of keys."""
+        found: NDArray[np.int64] = np.maximum(self.keys[..., 1] - self.keys[..., 0], 0)
+        return found
+
+    def points(self, queries: int, keys: int) -> Interval | None:
+        """The keys of one block that another one's queries have to do with; None where there is none."""
+        first, last = self.keys[queries, keys].tolist()
+        return (first, last) if first < last else None
 
 
 @dataclass(frozen=True)

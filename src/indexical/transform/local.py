@@ -69,8 +69,12 @@ def rows_read(index: ir.Expr, trail: Trail, extent: int, lets: Mapping[str, ir.L
     contexts = [known for known in domain.contexts if known.consistent]
     if not contexts:
         return 0, 0
-    first = _largest(0, extent, lambda value: all(known.entails(place - value) for known in contexts))
-    last = -_largest(-extent, -first, lambda value: all(known.entails(-place - value - 1) for known in contexts))
+    ends = [known.extremes(place) for known in contexts]
+    lowest, highest = min(lower for lower, _ in ends), max(upper for _, upper in ends)
+    first = _largest(0, extent, lowest, lambda value: all(known.entails(place - value) for known in contexts))
+    last = -_largest(
+        -extent, -first, -highest - 1, lambda value: all(known.entails(-place - value - 1) for known in contexts)
+    )
     return first, max(first, last)
 
 
@@ -89,8 +93,16 @@ def _clipped(first: int, last: int, extent: int) -> Interval:
     return first, max(first, min(last, extent))
 
 
-def _largest(least: int, most: int, holds: Callable[[int], bool]) -> int:
-    """The largest number between two for which something holds, that holds for all smaller ones; else the least."""
+def _largest(least: int, most: int, likely: float, holds: Callable[[int], bool]) -> int:
+    """The largest number between two for which something holds, that holds for all smaller ones; else the least. One is
+    `likely`, and is tried first."""
+    guess = int(min(max(likely, least), most))
+    if guess == least or holds(guess):
+        least = guess
+        if guess < most and not holds(guess + 1):
+            return guess
+    else:
+        most = guess - 1
     while least < most:
         middle = (least + most + 1) // 2
         if holds(middle):
