@@ -25,6 +25,12 @@ settings.register_profile("long", deadline=None, derandomize=False, max_examples
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the assertions of tests say what they compared: those of packages that bring a plugin along, as this one
+    does, are compiled as they stand."""
+    config.pluginmanager.rewrite_hook._must_rewrite.clear()  # type: ignore[attr-defined]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Of two workers none waits while the other has tests left, wherever the long ones stand."""
@@ -57,4 +63,4 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the garbage collector need not walk through it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tests.backends.triton.interpreter import patch_once
 from tests.backends.variants import DOT, SIZES, Variant, attention
 from tests.backends.variants import VARIANTS as USUAL
 
@@ -260,6 +261,7 @@ def changed(module: ModuleType, name: str, value: Any) -> Iterator[None]:
 
 
 def main(dtype: str, *names: str) -> None:
+    patch_once()
     warnings.simplefilter("ignore")
     for name in names:
         if dtype == "compiled":

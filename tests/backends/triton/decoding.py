@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tests.backends.triton.interpreter import patch_once
 
 import indexical as ix
 
@@ -124,6 +125,7 @@ let share[b, h, i, j] = exp(scores[b, h, i, j]) where {LATE};
 let total[b, h, i] = exp(sink[h]) + sum[j](share[b, h, i, j] where {LATE});
 let out[b, h, i, e] = sum[j](share[b, h, i, j] / total[b, h, i] * V[b, {SHARED}, j, e] where {LATE});
 """,
+        (1, 4, 2, 3, 90, 20, 36),
         odd=True,
     ),
     "total": Case(grouped(guard=LATE) + _total(f"K[b, {SHARED}, j, d]", LATE)),
@@ -232,6 +234,7 @@ def run(name: str, case: Case, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
+    patch_once()
     names = sys.argv[1:] or list(CASES)
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps({name: run(name, CASES[name], Path(folder)) for name in names}))

@@ -17,6 +17,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from tests.backends.triton.interpreter import patch_once
 from torch.utils.flop_counter import FlopCounterMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -273,6 +274,7 @@ def check_tiles_are_tuned() -> None:
 
 
 if __name__ == "__main__":
+    patch_once()
     found = {}
     for name, check in list(globals().items()):
         if name.startswith("check_"):
