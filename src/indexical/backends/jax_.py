@@ -18,13 +18,14 @@ from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as _OTHERS
 from .torch_ import one_or_all
 
-# These need no more than NumPy's names, which JAX has too.
+# These need no more than NumPy's names, which JAX has too, and one of its own.
+_LARGEST_SO_FAR = ("np.maximum.accumulate", "jax.lax.cummax")
 _SHARED = """truncated fitting fitting_32 add subtract magnitude multiply power checked_power checked_sum checked_prod
-checked_cumsum quotient padded pick argmax argmin""".split()
+checked_cumsum checked_cumprod quotient padded pick argmax argmin running_argmax running_argmin""".split()
 
 HELPERS = {
     **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},
-    **{name: _OTHERS[name].replace("np.", "jnp.") for name in _SHARED},
+    **{name: _OTHERS[name].replace(*_LARGEST_SO_FAR).replace("np.", "jnp.") for name in _SHARED},
     "in_64_bits": '''
 def in_64_bits(function):
     """Nothing is cut down to 32 bits here, whatever `jax_enable_x64` says. What is traced and has 64 bits needs it."""

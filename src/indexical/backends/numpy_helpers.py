@@ -100,6 +100,28 @@ def checked_cumsum(x, axis):
     check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
     return x.cumsum(axis)
 ''',
+    "checked_cumprod": '''
+def checked_cumprod(x, axis):
+    """The running product of whole numbers, where it fits in 64 bits."""
+    large = np.abs(x.astype(np.float64).cumprod(axis)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return x.astype(np.int64, copy=False).cumprod(axis)
+''',
+    "running_argmax": '''
+def running_argmax(x, kept, axis):
+    """The first place of the largest number that is kept so far, or of the first NaN; -1 where none is."""
+    kept = np.broadcast_to(kept, x.shape)
+    x = np.where(kept, x, -math.inf)
+    before = np.roll(np.maximum.accumulate(x, axis), 1, axis)
+    new = kept & ((kept.cumsum(axis) == 1) | (x > before) | (x != x) & (before == before))
+    places = np.arange(x.shape[axis]).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    return np.maximum.accumulate(np.where(new, places, -1), axis)
+''',
+    "running_argmin": '''
+def running_argmin(x, kept, axis):
+    """The first place of the smallest number that is kept so far, or of the first NaN; -1 where none is."""
+    return running_argmax(-x, kept, axis)
+''',
     "quotient": '''
 def quotient(a, b):
     """Whole division, truncated toward zero; some number where it is by zero, which a guard removes."""

@@ -30,7 +30,8 @@ _CALLS = {
     "gather": "pick take take_checked take_or_zero",
     "scatter": "scattered put put_rows add_at add_ set",
     "convolve": "convolved",
-    "scan": "scan last_of_scan cumsum checked_cumsum cumprod cummax cummin accumulate running_max running_min",
+    "scan": "scan last_of_scan cumsum checked_cumsum cumprod checked_cumprod cummax cummin accumulate running_max "
+    "running_min running_argmax running_argmin",
     "chunks": "chunk_products delta_products",
     "blocks": "in_blocks",
     "segment": "again",

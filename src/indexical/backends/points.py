@@ -60,6 +60,21 @@ def check_count(low: Lowering, expr: ir.Reduce, mask: Value | None, inner: Scope
     arrays.fail_where(low, arrays.negation(low.text.keep(some, "some")), "IX310", message, scope)
 
 
+def place(low: Lowering, expr: ir.Reduce, found: Value, inner: Scope, scope: Scope) -> Value:
+    """A place that is counted from the first point, as the coordinate counts; -1 is refused, unless data made it so."""
+    found = low.text.keep(found, "place")
+    by_data = is_data_guard(low, expr)
+    if not by_data:
+        none = Value(infix("<", found.code, 0), found.axes, "bool", "bool")
+        arrays.fail_where(low, none, "IX310", f"`{expr.op}` over no points has no value", scope)
+    start = sizes.number(low, inner.places[expr.ranges[0].coordinate].start, inner)
+    if start == ZERO:
+        return found
+    moved = infix("+", found.code, start)
+    some = Value(infix(">=", found.code, 0), found.axes, "bool", "bool")
+    return found.but(low.text.dialect.where(some, moved, negative(1)) if by_data else moved)
+
+
 def averaged(
     low: Lowering, total: Value, expr: ir.Reduce, masks: list[Value | None] | list[Value], inner: Scope, scope: Scope
 ) -> Value:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number
 from ..ir.context import look_through
-from ..ir.prefixes import RUNNING, Decay, Order, Prefix, find
+from ..ir.prefixes import RUNNING, Decay, Order, Prefix, Steps, find
 from ..ir.prove import conjuncts
+from ..ir.types import Coordinate
+from ..ir.walk import substitute
+from ..plan.scatters import is_total
 from . import arrays, binding, contraction, integers, points, removal, scans, sizes
-from .base import Value
-from .code import ALL, ONE, ZERO, Node, Slice, Tuple, call, infix, method
+from .base import Value, plain
+from .code import ALL, ONE, ZERO, Name, Node, Slice, Tuple, call, infix, method, negative
 from .integers import LARGEST
 from .lowering import Lowering
 from .scope import Scope, static_bounds
@@ -18,7 +23,9 @@ from .values import permuted, sliced
 
 _WORDS = {
     "sum": "sum", "mean": "sum", "prod": "product", "max": "maximum", "min": "minimum", "any": "any", "all": "all",
+    "argmax": "place of the maximum", "argmin": "place of the minimum",
 }  # fmt: skip
+_PLACES = ("argmax", "argmin")
 
 
 def prefixed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
@@ -30,7 +37,7 @@ def prefixed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     facts = [fact for condition in conditions for fact in conjuncts(condition, True, look_through(low.lets))]
     queries = [c for c in scope.sort(scope.places) if scope.places[c].within is None]
     found = find(expr, facts, queries, low.prover.constants)
-    if found is None or not _is_exact(low, found, inner):
+    if found is None or not _is_exact(low, found, inner) or not _is_whole(low, expr, found, inner, scope):
         return None
     order = found.order
     way = "up to" if order.forward else "from"
@@ -38,18 +45,22 @@ def prefixed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     low.tell(f"{words} along `{order.key}`, {way} each `{order.query}`")
     guarded = inner.where(expr.guard)
     body, *fixed = removal.kept_factors(low, [found.body, *(factor.expr for factor in found.fixed)], guarded)
+    if expr.op in _PLACES:
+        return _place(low, expr, found, body, inner, scope)
     total = _total(low, expr, found, body, inner, scope)
     for factor, value in zip(found.fixed, fixed, strict=True):
         total = contraction.times(low, total, contraction.multiplied(low, factor, value), scope)
+    total = _where_asked(low, total, points.neutral(expr.op, total), found, scope)
+    if expr.type.kind == "whole" and expr.op in ("max", "min"):
+        _check_some(low, expr, found, inner, scope)
     if expr.op != "mean":
         return total
-    ones = build.reduce("sum", expr.ranges, build.whole(1, expr.span), expr.guard, "whole", expr.span)
-    return points.divided(low, total, low.value(ones, scope), expr, scope)
+    return points.divided(low, total, low.value(_ones(expr), scope), expr, scope)
 
 
 def _inside(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
     """The scope inside; None where it has no bounds that sizes decide, or is only a window of some points."""
-    whole = expr.type.kind == "whole" and expr.op not in ("sum", "any", "all")
+    whole = expr.op in _PLACES and expr.body.type.kind == "whole"
     if expr.op not in RUNNING or len(expr.ranges) != 1 or whole or low.unbounded is not None:
         return None
     range = expr.ranges[0]
@@ -59,21 +70,60 @@ def _inside(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
     return binding.bind(low, expr.ranges, scope)
 
 
+def _is_whole(low: Lowering, expr: ir.Reduce, found: Prefix, inner: Scope, scope: Scope) -> bool:
+    """Whether whole numbers are refused where the reduction would refuse them, and nowhere else; the first place of
+    equal ones is found forward alone."""
+    if expr.op in _PLACES:
+        return found.order.forward
+    if expr.type.kind != "whole" or expr.op in ("max", "min") or integers.largest(low, expr, scope) <= LARGEST["i64"]:
+        return True
+    # The total of a query that asks for none is that of an earlier one, where what it asks is what keys are asked.
+    mirrored = _moved(found.others, {found.order.key: build.coord(found.order.query, expr.span)})
+    asked = all(condition in mirrored for condition in found.asked)
+    if expr.op == "sum":
+        return asked
+    # Every product on the way to the last is somebody's.
+    _, last, count = _reach(low, found.order, inner)
+    everyone = asked and not scope.conditions() and low.prover.entails(inner.standing, last - count)
+    return found.order.forward and everyone
+
+
 def _is_exact(low: Lowering, found: Prefix, inner: Scope) -> bool:
     """Whether all that is multiplied afterwards, or handed on in a scan, is what it would be inside."""
+    removable = removal.may_be_removed(low, found.body)
     fixed = any(contraction.may_become_infinite(low, factor) for factor in found.fixed)
-    if fixed and (found.others or low.isolate or removal.may_be_removed(low, found.body)):
-        return False
     first, last, count = _reach(low, found.order, inner)
     least, most = (number(1), count) if found.order.forward else (number(0), count - 1)
-    if fixed and not _are_between(low, (first, last), (least, most), inner):
-        return False
+    if fixed and not (_hears_itself(low, found, inner) and not removable):
+        if found.others or low.isolate or removable:
+            return False
+        if not _are_between(low, (first, last), (least, most), inner):
+            return False
     if found.decay is None:
         return True
+    if isinstance(found.decay, Steps):
+        step = found.decay.at(build.coord(found.order.key, found.body.span))
+        everyone = last == count if found.order.forward else first == number(0)
+        kept = not (low.isolate and (found.others or removable)) and not removal.may_be_removed(low, step)
+        return kept and is_total(found.decay.body) and (everyone or not found.decay.between)
     bases = [part for part in (found.decay.base, found.decay.rate) if part is not None]
     if low.isolate or any(removal.may_be_removed(low, part) for part in bases):
         return False
     return _are_between(low, (first, last), (number(0), count), inner)
+
+
+def _hears_itself(low: Lowering, found: Prefix, inner: Scope) -> bool:
+    """Whether every query that asks for keys is one of them."""
+    order, place = found.order, build.coord(found.order.query, found.body.span)
+    shift = (order.shift if order.forward else -order.shift).constant
+    same = all(condition in found.asked for condition in _moved(found.others, {order.key: place}))
+    key, query = inner.places[order.key], inner.places[order.query]
+    bounds = low.prover.agree(key.start, query.start) and low.prover.agree(key.stop, query.stop)
+    return shift is not None and shift >= 0 and same and bounds
+
+
+def _moved(conditions: tuple[ir.Expr, ...], values: dict[Coordinate, ir.Expr]) -> list[ir.Expr]:
+    return [substitute(condition, values) for condition in conditions]
 
 
 def _reach(low: Lowering, order: Order, inner: Scope) -> tuple[Polynomial, Polynomial, Polynomial]:
@@ -95,11 +145,7 @@ def _total(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
     if expr.type.kind == "real":
         body = arrays.as_real(low, body)
         body = body if expr.op in ("max", "min") else arrays.widened(low, body)
-    masks, around = [], inner
-    for condition in found.others:
-        masks.append(low.value(condition, around))
-        around = around.where(condition)
-    mask = arrays.conjunction(low, masks, inner)
+    mask = _mask(low, found.others, inner)
     body = arrays.as_array(low, body) if mask is None else points.filled(low, expr, body, mask, inner)
     if decay is None:
         axes = inner.sort({*body.axes, order.key})
@@ -111,23 +157,66 @@ def _total(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
     return permuted(value, scope.sort(value.axes), low.text)
 
 
+def _mask(low: Lowering, conditions: tuple[ir.Expr, ...], scope: Scope) -> Value | None:
+    """Where all of these hold; None where there are none."""
+    masks, around = [], scope
+    for condition in conditions:
+        masks.append(low.value(condition, around))
+        around = around.where(condition)
+    return arrays.conjunction(low, masks, scope)
+
+
+def _where_asked(low: Lowering, total: Value, nothing: Node, found: Prefix, scope: Scope) -> Value:
+    """The totals, and that of no keys at queries that ask for none."""
+    mask = _mask(low, found.asked, scope)
+    return total if mask is None else arrays.where(low, mask, total, plain(nothing, total.kind), scope, total.dtype)
+
+
+def _check_some(low: Lowering, expr: ir.Reduce, found: Prefix, inner: Scope, scope: Scope) -> None:
+    """Refuse where a query has no keys."""
+    first, last, count = _reach(low, found.order, inner)
+    ends = (number(1), last) if found.order.forward else (first, count - 1)
+    if found.others or found.asked or not _are_between(low, (first, last), ends, inner):
+        there = low.value(_ones(expr), scope)
+        message = f"`{expr.op}` of whole numbers over no points has no value"
+        none = Value(infix("==", there.code, 0), there.axes, "bool", "bool")
+        arrays.fail_where(low, none, "IX310", message, scope)
+
+
+def _ones(expr: ir.Reduce) -> ir.Expr:
+    """The number of points that a reduction runs over."""
+    return build.reduce("sum", expr.ranges, build.whole(1, expr.span), expr.guard, "whole", expr.span)
+
+
+def _place(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Scope, scope: Scope) -> Value:
+    """The place of the largest (smallest) value so far, at every query."""
+    key = found.order.key
+    mask = _mask(low, found.others, inner)
+    axes = inner.sort({*body.axes, *(() if mask is None else mask.axes), key})
+    body = arrays.broadcast(low, arrays.as_array(low, body), axes, inner)
+    kept = Name("True") if mask is None else arrays.broadcast(low, mask, axes, inner).code
+    code = call(low.text.helper(f"running_{expr.op}"), body.code, kept, axes.index(key))
+    places = _placed(low, Value(code, axes, "whole", "i64"), negative(1), found.order, inner)
+    places = _where_asked(low, places, negative(1), found, scope)
+    return points.place(low, expr, permuted(places, scope.sort(places.axes), low.text), inner, scope)
+
+
 def _running(low: Lowering, expr: ir.Reduce, body: Value, order: Order, scope: Scope) -> Value:
     """The running totals along the keys, from the first one or from the last."""
     dialect, at = low.text.dialect, body.axes.index(order.key)
     op = "sum" if expr.op == "mean" else expr.op
     turned = body if order.forward else body.but(dialect.flip(body.code, at))
-    if expr.type.kind == "whole" and integers.largest(low, expr, scope) > LARGEST["i64"]:
-        code: Node = call(low.text.helper("checked_cumsum"), turned.code, at)
+    if expr.type.kind == "whole" and op in ("sum", "prod") and integers.largest(low, expr, scope) > LARGEST["i64"]:
+        code: Node = call(low.text.helper(f"checked_cum{op}"), turned.code, at)
     else:
         code = dialect.running(op, turned, at, low.text)
     code = code if order.forward else dialect.flip(code, at)
     return Value(code, body.axes, expr.type.kind, "i64" if expr.type.kind == "whole" else body.dtype)
 
 
-def _scanned(low: Lowering, expr: ir.Reduce, body: Value, decay: Decay, order: Order, inner: Scope) -> Value:
+def _scanned(low: Lowering, expr: ir.Reduce, body: Value, decay: Decay | Steps, order: Order, inner: Scope) -> Value:
     """The recurrence that multiplies by the decay of one step and adds the body; it begins with 0, before all keys."""
-    speed = number(decay.speed if order.forward else -decay.speed)
-    times = arrays.widened(low, arrays.as_real(low, low.value(decay.at(speed, expr), inner)))
+    times = arrays.widened(low, arrays.as_real(low, low.value(_one_step(expr, decay, order, inner), inner)))
     axes = inner.sort({*body.axes, *times.axes, order.key})
     at = axes.index(order.key)
     body = arrays.broadcast(low, body, axes, inner)
@@ -136,10 +225,24 @@ def _scanned(low: Lowering, expr: ir.Reduce, body: Value, decay: Decay, order: O
     way = {} if order.forward else {"backward": True}
     code = call("scan", _row(low, ZERO, body, at, inner), factor, body.code, *([at] if at else []), **way)
     value = _placed(low, body.but(code), None, order, inner)
+    if isinstance(decay, Steps):
+        return value
     extra = decay.extra.plus(order.shift, -decay.speed)
     if extra == number(0):
         return value
     return contraction.times(low, value, arrays.as_real(low, low.value(decay.at(extra, expr), inner)), inner)
+
+
+def _one_step(expr: ir.Reduce, decay: Decay | Steps, order: Order, inner: Scope) -> ir.Expr:
+    """The factor of the step to a key."""
+    if isinstance(decay, Decay):
+        return decay.at(number(decay.speed if order.forward else -decay.speed), expr)
+    key, place, span = build.coord(order.key, expr.span), inner.places[order.key], expr.span
+    last = build.apply("-", (place.stop, build.whole(1, span)), "whole", span)
+    # Nothing comes before the first.
+    later = build.apply(">", (key, place.start), "bool", span) if order.forward else None
+    later = later or build.apply("<", (key, last), "bool", span)
+    return build.select(later, decay.at(key), build.real(Fraction(1), span), span)
 
 
 def _row(low: Lowering, number: Node, value: Value, at: int, inner: Scope) -> Node:

@@ -23,7 +23,7 @@ from . import (
     views,
 )
 from .base import Value
-from .code import ZERO, Name, call, infix, method, negative
+from .code import ZERO, Name, call, infix, method
 from .integers import LARGEST
 from .lowering import Lowering
 from .scope import Scope
@@ -186,15 +186,6 @@ def argument(low: Lowering, expr: ir.Reduce, body: Value, mask: Value | None, in
     else:
         mask = low.text.keep(arrays.broadcast(low, mask, axes, inner), "kept")
         code = call(low.text.helper(expr.op), body.code, mask.code, at)
-        result = low.text.keep(Value(code, others, "whole", "i64"), "place")
-        if not points.is_data_guard(low, expr):
-            test = Value(infix("<", result.code, 0), others, "bool", "bool")
-            arrays.fail_where(low, test, "IX310", message, scope)
+        return points.place(low, expr, Value(code, others, "whole", "i64"), inner, scope)
     start = sizes.number(low, inner.places[coordinate].start, inner)
-    if start == ZERO:
-        return result
-    place = infix("+", result.code, start)
-    if mask is None or not points.is_data_guard(low, expr):
-        return Value(place, others, "whole", "i64")
-    some = Value(infix(">=", result.code, 0), others, "bool", "bool")
-    return Value(low.text.dialect.where(some, place, negative(1)), others, "whole", "i64")
+    return result if start == ZERO else result.but(infix("+", result.code, start))

@@ -111,6 +111,13 @@ def checked_prod(x, axes):
     check(row.double().cumprod(-1).abs() >= 2.0**63 * (1 - 2.0**-48), "IX505", "a whole number does not fit in 64 bits")
     return row.prod(-1)
 ''',
+    "checked_cumprod": '''
+def checked_cumprod(x, axis):
+    """The running product of whole numbers, where it fits in 64 bits."""
+    large = x.double().cumprod(axis).abs() >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return x.long().cumprod(axis)
+''',
     "checked_cumsum": '''
 def checked_cumsum(x, axis):
     """The running sum of whole numbers, where it fits in 64 bits."""
@@ -360,6 +367,23 @@ def add_at(total, places, part):
 def running_max(x, axis):
     """The largest number up to each along one axis."""
     return x.cummax(axis).values if x.shape[axis] else x
+''',
+    "running_argmax": '''
+def running_argmax(x, kept, axis):
+    """The first place of the largest number that is kept so far, or of the first NaN; -1 where none is."""
+    if not x.shape[axis]:
+        return x.long()
+    kept = torch.as_tensor(kept, device=x.device).broadcast_to(x.shape)
+    x = torch.where(kept, x.detach(), -math.inf)
+    before = x.cummax(axis).values.roll(1, axis)
+    new = kept & ((kept.cumsum(axis) == 1) | (x > before) | (x != x) & (before == before))
+    places = torch.arange(x.shape[axis], device=x.device).reshape(-1, *[1] * (x.ndim - 1 - axis))
+    return torch.where(new, places, -1).cummax(axis).values
+''',
+    "running_argmin": '''
+def running_argmin(x, kept, axis):
+    """The first place of the smallest number that is kept so far, or of the first NaN; -1 where none is."""
+    return running_argmax(-x, kept, axis)
 ''',
     "running_min": '''
 def running_min(x, axis):

@@ -1,12 +1,14 @@
 """Prefixes: reductions over all points up to one, or from one on, which a running total has for all of them at once.
 
 `sum[k](x[k] where k <= i)` is the running sum of `x` at `i`; `max`, `prod`, `any` and `all` are alike. With a factor
-that only counts the steps between the two, `g ** (i - k)`, it is the recurrence that multiplies by `g` in every step.
+that only counts the steps between the two, `g ** (i - k)`, it is the recurrence that multiplies by `g` in every step;
+with the product of what stands between them, `prod[m](g[m] where k < m && m <= i)`, by `g` at that step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 from ..records import dataclass
 from . import build
@@ -14,11 +16,13 @@ from . import nodes as ir
 from .affine import Constants, Polynomial, expression, number, of_atom, polynomial
 from .algebra.factors import Factor, factors_of, product_of
 from .algebra.predicates import BASES
+from .conditions import conjuncts_of
+from .elimination import in_range
 from .prove import inequalities
 from .types import Coordinate
-from .walk import walk
+from .walk import substitute, walk
 
-RUNNING = ("sum", "mean", "prod", "max", "min", "any", "all")
+RUNNING = ("sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,38 @@ class Decay:
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """The product of `body` at the points between a key and a query, where `guard` holds: the step to a key multiplies
+    by the one that is `ahead` of it. Its points are those of the keys, unless it is only `between` them."""
+
+    point: Coordinate
+    body: ir.Expr
+    guard: ir.Expr | None
+    ahead: int
+    between: bool
+
+    def at(self, key: ir.Expr) -> ir.Expr:
+        """The factor of the step to a key."""
+        place = expression(polynomial(key) + self.ahead, key.span)
+        body = substitute(self.body, {self.point: place})
+        if self.guard is None:
+            return body
+        guard = substitute(self.guard, {self.point: place})
+        return build.select(guard, body, build.real(Fraction(1), key.span), key.span)
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
     """The running reduction of `body` in this order, times `fixed` factors that do not vary with the key. Only points
-    at which the `others` hold take part, and these do not vary with the query either."""
+    at which the `others` hold take part, and these do not vary with the query either. Queries at which the `asked`
+    do not hold, which vary with them alone, have no points."""
 
     order: Order
     body: ir.Expr
     others: tuple[ir.Expr, ...]
+    asked: tuple[ir.Expr, ...]
     fixed: tuple[Factor, ...]
-    decay: Decay | None
+    decay: Decay | Steps | None
 
 
 def find(
@@ -80,25 +107,30 @@ def find(
     found = [
         (order, [other for other in facts if other is not fact])
         for order, fact in orders
-        if order is not None and not any(order.query in o.type.coordinates for o in facts if o is not fact)
+        if order is not None
+        and not any({key, order.query} <= other.type.coordinates for other in facts if other is not fact)
     ]
     found.sort(key=lambda one: one[0].query in expr.body.type.coordinates)
     if not found or (len(found) > 1 and found[1][0].query not in expr.body.type.coordinates):
         return None
-    order, others = found[0]
+    order = found[0][0]
+    others = tuple(other for other in found[0][1] if order.query not in other.type.coordinates)
+    asked = tuple(other for other in found[0][1] if order.query in other.type.coordinates)
     if order.query not in expr.body.type.coordinates:
-        return Prefix(order, expr.body, tuple(others), (), None)
+        return Prefix(order, expr.body, others, asked, (), None)
     if expr.op not in ("sum", "mean") or expr.type.kind != "real":
         return None
     factors = factors_of(expr.body)
     fixed = tuple(factor for factor in factors if key not in factor.coordinates)
     plain = [factor for factor in factors if key in factor.coordinates and order.query not in factor.coordinates]
     mixed = [factor for factor in factors if {key, order.query} <= factor.coordinates]
-    decay = _decay(mixed[0], order, constants) if len(mixed) == 1 and not mixed[0].inverse else None
+    decay: Decay | Steps | None = None
+    if len(mixed) == 1 and not mixed[0].inverse:
+        decay = _decay(mixed[0], order, constants) or _steps(mixed[0].expr, expr.ranges[0], order, constants)
     if mixed and decay is None:
         return None
     body = product_of(plain, expr.body) if plain else build.whole(1, expr.body.span)
-    return Prefix(order, body, tuple(others), fixed, decay)
+    return Prefix(order, body, others, asked, fixed, decay)
 
 
 def is_normalised(expr: ir.Reduce, coordinate: Coordinate) -> bool:
@@ -164,3 +196,40 @@ def _decay(factor: Factor, order: Order, constants: Constants) -> Decay | None:
     rate = product_of(rest, exponent) if rest else None
     _, slope, extra = found
     return Decay(op, base, rate, -slope * sign, extra if sign > 0 else -extra)
+
+
+def _steps(factor: ir.Expr, keys: ir.Range, order: Order, constants: Constants) -> Steps | None:
+    """The product of all points between a key and a query that a factor is; None for anything else."""
+    pair = frozenset((order.key, order.query))
+    if not isinstance(factor, ir.Reduce) or factor.op != "prod" or factor.type.kind != "real":
+        return None
+    range = factor.ranges[0]
+    if len(factor.ranges) > 1 or pair & factor.body.type.coordinates:
+        return None
+    moving = [fact for fact in in_range(range) if pair & fact.type.coordinates]
+    still = zip((range.lower, range.upper), (keys.lower, keys.upper), strict=True)
+    if any(one != other and not pair & one.type.coordinates for one, other in still):
+        return None
+    ends: dict[Coordinate, Order] = {}
+    others: list[ir.Expr] = []
+    for fact in (*moving, *conjuncts_of(factor.guard)):
+        end = order_of(fact, range.coordinate, pair, constants)
+        if end is not None and end.query not in ends:
+            ends[end.query] = end
+        elif pair & fact.type.coordinates:
+            return None
+        else:
+            others.append(fact)
+    if ends.keys() != pair:
+        return None
+    # From the key on, or up to it, and as far as the next step begins.
+    near, far, ahead = ends[order.key], ends[order.query], -1 if order.forward else 1
+    step = (near.shift + ahead).constant
+    if near.forward == order.forward or far.forward != order.forward or step is None:
+        return None
+    if step not in (0, ahead):
+        if moving:
+            return None
+        others = [*in_range(range), *others]
+    follows = far.shift == order.shift + near.shift + ahead
+    return Steps(range.coordinate, factor.body, build.conjunction(others), step, bool(moving)) if follows else None

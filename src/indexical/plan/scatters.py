@@ -10,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.conditions import conjuncts_of
 from ..ir.elimination import solved, within
 from ..ir.functions import operation
+from ..ir.prove import Assumptions
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
@@ -62,8 +63,12 @@ def find(expr: ir.Reduce, bounds: Bounds) -> Scatter | str | None:
                 found.append(condition)
                 continue
             target, value = place
+            apart = [c for c in found if target not in c.type.coordinates and is_total(c)]
+            there = _is_there(value, expr.ranges, apart)
+            found = apart + [c for c in found if c not in apart] if there else found
+            sure = there or is_total(value)
             first = next((n for n, c in enumerate(found) if target in c.type.coordinates), len(found))
-            obstacle = _obstacle(target, value, first < len(found), expr)
+            obstacle = _obstacle(target, value, sure or first == len(found), expr)
             if obstacle is not None:
                 found.append(condition)
                 reason = obstacle
@@ -90,14 +95,30 @@ def solve(
     return None
 
 
-def _obstacle(target: Coordinate, value: ir.Expr, later: bool, expr: ir.Reduce) -> str | None:
-    """Why nothing can be scattered to a coordinate."""
+def _obstacle(target: Coordinate, value: ir.Expr, sure: bool, expr: ir.Reduce) -> str | None:
+    """Why nothing can be scattered to a coordinate. `sure` are places that can be looked at anywhere."""
     for range in expr.ranges:
         if target in range.depends_on:
             return f"the range of `{range.coordinate}` depends on `{target}`"
-    if later and not is_total(value):
+    if not sure:
         return f"where `{shown(value)}` may be looked at depends on `{target}`"
     return None
+
+
+def _is_there(value: ir.Expr, ranges: tuple[ir.Range, ...], held: list[ir.Expr]) -> bool:
+    """Whether a place of the largest among points up to one that is summed over is there, since that is one of them,
+    where all that is `held` is so."""
+    if not isinstance(value, ir.Reduce) or value.op not in ("argmax", "argmin") or len(value.ranges) > 1:
+        return False
+    own, conditions = value.ranges[0], conjuncts_of(value.guard)
+    if not all(map(is_total, (value.body, *conditions))):
+        return False
+    known = Assumptions()
+    for condition in held:
+        known = known.assuming(condition)
+    same = [range for range in ranges if (range.lower, range.upper) == (own.lower, own.upper)]
+    points = [{own.coordinate: build.coord(range.coordinate, value.span)} for range in same]
+    return any(all(known.proves(substitute(condition, at)) for condition in conditions) for at in points)
 
 
 def falls_within(value: ir.Expr, start: ir.Expr, stop: ir.Expr) -> ir.Expr:

@@ -12,7 +12,8 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import extreme, tidied
 from ..ir.algebra.quotients import Quotient, quotient_of, without_sign
-from ..ir.conditions import negated
+from ..ir.conditions import conjuncts_of, negated
+from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
 from ..records import dataclass
@@ -168,7 +169,7 @@ def _through_reduction(expr: ir.Reduce, owed: Quotient, way: Walk) -> Iterator[S
         case "mean":
             yield from shares(expr.body, owed.over(quotient_of(count(expr))), inner)
         case "prod":
-            yield from shares(expr.body, owed.times(Quotient(factors=(others(expr, way.fresh),))), inner)
+            yield from shares(expr.body, owed.times(others(expr, way.fresh)), inner)
         case "max" | "min":
             yield from shares(expr.body, owed, inner.where(*is_first(expr, way.fresh)))
         case _:
@@ -211,10 +212,13 @@ def _renamed(expr: ir.Reduce, ranges: tuple[ir.Range, ...], choose: Callable[[Co
     return build.reduce(expr.op, tuple(renamed), body, guard, expr.type.kind, expr.span)
 
 
-def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Expr:
-    """The product of all the other points: the derivative of a product by one of its factors, zeros or not."""
+def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> Quotient:
+    """The product of all the other points: the derivative of a product by one of its factors, zeros or not. Along one
+    coordinate it is that of the earlier points times that of the later ones, both of which are running products."""
     if runs_over_rest(expr):
         raise Refusal("a `prod` over `..r` would be taken without one point, and that has no name")
+    if len(expr.ranges) == 1:
+        return Quotient(factors=tuple(_beside(expr, choose, order) for order in ("<", ">")))
     renamed = _renamed(expr, expr.ranges, choose)
     apart: ir.Expr | None = None
     for mine, other in zip(expr.ranges, renamed.ranges, strict=True):
@@ -222,6 +226,23 @@ def others(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate]) -> ir.Ex
         differs = build.apply("!=", sides, "bool", expr.span)
         apart = differs if apart is None else build.apply("||", (apart, differs), "bool", expr.span)
     guard = build.conjunction((renamed.guard, apart))
+    return Quotient(factors=(build.reduce("prod", renamed.ranges, renamed.body, guard, "real", expr.span),))
+
+
+def _beside(expr: ir.Reduce, choose: Callable[[Coordinate], Coordinate], order: str) -> ir.Expr:
+    """The product of the points before this one, or of those behind it. What it asks of other coordinates is left out
+    where that follows from what holds here: `k <= i` does, for a `k` before one that is at most `i`."""
+    renamed = _renamed(expr, expr.ranges, choose)
+    mine, other = (build.coord(one.ranges[0].coordinate, expr.span) for one in (expr, renamed))
+    apart = build.apply(order, (other, mine), "bool", expr.span)
+    held = Assumptions().assuming(apart)
+    held = held if expr.guard is None else held.assuming(expr.guard)
+    asked = [
+        condition
+        for condition in conjuncts_of(renamed.guard)
+        if condition.type.coordinates <= {other.coordinate} or not held.proves(condition)
+    ]
+    guard = build.conjunction((apart, *asked))
     return build.reduce("prod", renamed.ranges, renamed.body, guard, "real", expr.span)
 
 

@@ -148,7 +148,7 @@ class _Pushing:
             case "sum" | "mean":
                 pass
             case "prod":
-                change = change.times(Quotient(factors=(others(expr, self.fresh),)))
+                change = change.times(others(expr, self.fresh))
             case "max" | "min":
                 guard = build.conjunction((guard, *is_first(expr, self.fresh)))
             case _:
