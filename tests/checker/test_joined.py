@@ -72,6 +72,7 @@ def test_three_coordinates_and_the_order_of_places() -> None:
         ("let m[y] = softmax[y, x](A[y, 0]);", "IX210"),
         ("let m[y] = softmax[y, y](A[y, 0]);", "IX211"),
         ("let m[y, x] = cumsum[y, x](A[y, x]);", "IX210"),
+        ("let m[y, x] = cummax[y, x](A[y, x]);", "IX210"),
         ("let m[y, x] = softmax[y, x in 0..2](A[y, x]);", "IX210"),
     ],
 )

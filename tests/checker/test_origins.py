@@ -23,6 +23,7 @@ STEPS = "input x[t]; let y[t in 1..size(t)] = x[t] - x[t - 1];"
         ("let z = sum[t](y[t] * t) + size(t); output z;", 11.0),
         ("let z = sum[t in 2..4](y[t]); output z;", 5.0),
         ("let z[t] = cumsum[t](y[t]); output z;", [1, 3, 6, 4]),
+        ("let z[t] = cummax[t](y[t] * t) + y[t]; output z;", [2, 6, 12, 7]),
         ("let z[j in 0..5] = sum[t](y[t] where t <= j); output z;", [0, 1, 3, 6, 4]),
         ("let z[t] = { let w = y[t] * 2; let v[k in 0..2] = w + k; v[1] }; output z;", [3, 5, 7, -3]),
         ("fn f(a[i]) -> [i] { a[i] / sum[i](a[i]) } let z = f(y); output z;", [0.25, 0.5, 0.75, -0.5]),

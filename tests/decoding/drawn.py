@@ -67,6 +67,8 @@ def _prefix(draw: Random, x: str, y: str) -> list[str]:
     body = draw.choice(
         [
             f"cumsum[i]({x}[b, i, m])",
+            f"cumprod[i](tanh({x}[b, i, m]))",
+            f"cummax[i]({x}[b, i, m])",
             f"sum[j]({x}[b, j, m] where j <= i)",
             f"max[j]({x}[b, j, m] where j <= i)",
             f"mean[j in 0..=i]({x}[b, j, m])",

@@ -27,7 +27,8 @@ PATIENCE = 1.0
 TOKENS = (
     *"space input let output fn use assert expect where in as if else true false masked attention".split(),
     *"( ) [ ] { } , ; : = == != < <= > >= + - * ** / % ! && || .. ..= :: -> ~ @".split(),
-    *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum rank size exp log sqrt clamp relu".split(),
+    *"sum prod max min mean any all argmax argmin softmax log_softmax cumsum cumprod cummax rank size".split(),
+    *"exp log sqrt clamp relu".split(),
     *"bool i8 u8 i32 i64 f16 bf16 f32 f64 query key compare carry head batch causal groups contiguous".split(),
     *"offset rows at most 1 signed free".split(),
     *"i j k m d h t x y z w Q K V out scores weights f g std r ..r 0 1 2 3 7 0.5 .5 pi 1e-3 ~0.25".split(),
@@ -60,6 +61,7 @@ PROGRAMS = (
     "input x[i]; let y[i] = if i > 0 && x[i - 1] > 0 { x[i - 1] } else { -x[i] } as f32;",
     "input x[i, j]; let m[i] = argmax[j](x[i, j]); let y[i] = x[i, m[i]];\n"
     "let c[i, j] = cumsum[j](x[i, j]) where j > 0; let r[i, j] = rank[j](x[i, j] where j <= i);",
+    "input x[i, j]; let p[i, j] = cumprod[j](x[i, j]) where j > 0; let m[i, j] = cummax[i](x[i, j] where j <= i);",
     "input x[i]; let allowed[i, j in 0..size(i)] = j <= i && i - j < 2;\n"
     "let y[i] = sum[j in 0..size(i)](x[j] where allowed[i, j]);",
     "input x[i]; let y[i] = z * 2 + z where z = x[i] + 1, i > 0; output y;",

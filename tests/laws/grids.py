@@ -339,6 +339,11 @@ class Evaluator:
                 self.check_size(np.cumsum(np.abs(kept).astype(np.float64), axis=axis), grid)
                 return Value(np.where(live, np.cumsum(kept, axis=axis), 0), body.dtype, gone)
             return Value(np.where(live, self.nudge(np.cumsum(kept, axis=axis), total=True), 0), body.dtype, gone)
+        if term.op in ("cumprod", "cummax"):
+            nothing, running = {"cumprod": (1.0, np.multiply), "cummax": (-np.inf, np.maximum)}[term.op]
+            found = running.accumulate(np.where(live, cells, nothing), axis=axis)
+            found = self.nudge(found, total=True) if term.op == "cumprod" else found
+            return Value(np.where(live, found, nothing), body.dtype)
         if term.op == "rank":
             return Value(self.places(cells, live, axis), None)
         scores = np.where(live, cells.astype(np.float64), -np.inf)

@@ -21,7 +21,7 @@ NAMES = ("a", "b", "i", "x", "weights", "a_much_longer_name", "λ", "_1", "query
 NUMBERS = ("0", "7", "0.5", "1e-3", "2.2000", "31415926535", "10E+2", ".5")
 DTYPES = ("bool", "i32", "i64", "f16", "bf16", "f32", "f64")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-REDUCTIONS = tuple("sum prod max min mean any all argmax argmin softmax log_softmax cumsum rank".split())
+REDUCTIONS = tuple("sum prod max min mean any all argmax argmin softmax log_softmax cumsum cumprod cummax rank".split())
 COMMENTS = ("// a", "//", "// allow(IX402): meant", "// b // c", '// "d"', "//e;", "// λ ≤ }")
 MESSAGES = ('""', '"why // not"', r'"say \"x\" \\"')
 

@@ -30,6 +30,8 @@ from tests.laws.terms import (
     walk,
 )
 
+from indexical.syntax.vocabulary import SCANS
+
 
 class Scans(Draws):
     """Draws terms with coordinates, definitions or parameters of their own. The terms inside them are drawn by `term`,
@@ -212,7 +214,7 @@ class Scans(Draws):
         return [c for c in scope.coordinates if c not in scope.fixed]
 
     def scan(self, scope: Scope, level: int, kind: Kind = "real") -> Term:
-        op = self.pick(("cumsum", "rank") if kind == "whole" else ("softmax", "log_softmax", "cumsum"))
+        op = self.pick(("cumsum", "rank") if kind == "whole" else ("softmax", "log_softmax", *SCANS))
         dependent = [c for c in self.scannable(scope) if c.dependent]
         coordinate = self.pick(dependent if dependent and self.chance(50) else self.scannable(scope))
         inner = replace(scope.scanning(coordinate), zero=op == "cumsum")
@@ -224,7 +226,7 @@ class Scans(Draws):
             else:
                 guard, facts = self.guard(inner.strict(), [coordinate], level - 1)
                 inner = inner.given(facts)
-        whole = self.chance(10) if op != "cumsum" else kind == "whole"
+        whole = self.chance(10) if op not in SCANS else kind == "whole"
         body_kind: Kind = "whole" if whole else "real"
         return Scan(op, coordinate, self.term(inner, body_kind, level - 1), guard, kind)
 

@@ -189,7 +189,7 @@ class Reduce:
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A normaliser: `softmax`, `log_softmax`, `cumsum` or `rank` along a coordinate that survives."""
+    """A normaliser: `softmax`, `log_softmax`, a scan or `rank` along a coordinate that survives."""
 
     op: str
     coordinate: Coordinate

@@ -179,7 +179,8 @@ def check_forms(value: Value, results: readings.ExactResults) -> int:
     assert written["canonical"] == texts[1]
     assert written["decimal"] == value.decimal(12)
     expected = mpmath.mpf(value.decimal(150))
-    finite = [text for text in texts if "∞" not in text]
+    # What would be too long to print is a rounded number.
+    finite = [text for text in texts if "∞" not in text and not text.startswith("≈")]
     for text in finite:
         found = Reader(text, named_values(text, results)).value()
         assert abs(found - expected) <= mpmath.mpf(10) ** -60 * max(1, abs(expected)), (value.name, text)

@@ -55,8 +55,9 @@ def test_a_call_computes_what_the_program_says(case: Case) -> None:
     check_meaning(case)
 
 
-# The size of a range that a typed scalar states takes that scalar's dtype; it should be weak. A gap to close.
-OPEN = frozenset((329,))
+@pytest.mark.xfail(strict=True, reason="the size of a range that a typed scalar states has that scalar's dtype")
+def test_a_size_is_weak_whatever_states_it() -> None:
+    assert ix.compile("input s : i32; let y[d in 0..s] = size(d);")(np.int32(2)).dtype == np.int64
 
 
 @pytest.mark.sampled(2)
@@ -65,7 +66,7 @@ def test_a_call_computes_what_a_larger_program_says(hundred: int) -> None:
     """The same law for programs that use more of the language at once. `random_case(seed)` gives one again."""
     for seed in range(100 * hundred, 100 * hundred + 100):
         case = random_case(seed)
-        if is_within(case) and seed not in OPEN:
+        if is_within(case):
             check_meaning(case, f"random_case({seed}):\n{case!r}\n")
 
 

@@ -508,14 +508,17 @@ def test_data_that_leave_no_points(op: str) -> None:
     assert found == -1 if op == "argmax" else np.isnan(found)
 
 
-@pytest.mark.parametrize("op", ["softmax", "log_softmax", "cumsum"])
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "cumsum", "cumprod", "cummax"])
 def test_normalisers_over_an_empty_axis(op: str) -> None:
     program = ix.compile(f"input x[i, j]; let y[i, j] = {op}[j](x[i, j]);")
     assert program(np.zeros((2, 0))).shape == (2, 0)
     assert program(np.zeros((0, 2))).shape == (0, 2)
 
 
-@pytest.mark.parametrize(("op", "nothing"), [("softmax", 0.0), ("log_softmax", -np.inf), ("cumsum", 0.0)])
+@pytest.mark.parametrize(
+    ("op", "nothing"),
+    [("softmax", 0.0), ("log_softmax", -np.inf), ("cumsum", 0.0), ("cumprod", 1.0), ("cummax", -np.inf)],
+)
 def test_normalisers_over_rows_that_a_guard_empties(op: str, nothing: float) -> None:
     x = np.array([[1.0, 2.0], [np.nan, np.inf]])
     b = np.array([[True, True], [False, False]])
@@ -582,6 +585,7 @@ def test_what_a_guard_excludes_is_not_read() -> None:
         ("input p[j] : i64; let y = sum[j](p[j]);", ([2**62, 2**62],)),
         ("input p[j] : i64; let y = prod[j](p[j]);", ([2**32, 2**32],)),
         ("input p[j] : i64; let y[j] = cumsum[j](p[j]);", ([2**62, 2**62],)),
+        ("input p[j] : i64; let y[j] = cumprod[j](p[j]);", ([2**62, 2, 0],)),
         ("input p : i32; let y = p * p;", (np.int32(2**20),)),
         ("input x; let y = x as i32;", (2.0**40,)),
     ],

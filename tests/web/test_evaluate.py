@@ -153,6 +153,12 @@ PROGRAMS = {
         "input x[i]; let y[i] = cumsum[i](x[i]); let z[i] = cumsum[i](x[i]) where x[i] > 1;",
         {"x": [3, -1, 4, 1]},
     ),
+    "running products and maxima": (
+        "input x[i]; let y[i] = cumprod[i](x[i]); let z[i] = cummax[i](x[i]) where x[i] > 1;\n"
+        "let s = sum[i](cumprod[i](x[i] + 1) where i > 0); let w[i in 1..3] = cummax[i](x[i] * i);\n"
+        "let v[i] = cumprod[i](0.5 * i) + w[i];",
+        {"x": [3, -1, 4, 1]},
+    ),
     "logarithms of weights": (
         "input x[i, j]; let y[i, j] = log_softmax[j](x[i, j]); let z[i, j] = log_softmax[j](x[i, j]) where j <= i;\n"
         "let w[i, j] = exp(z[i, j]);",

@@ -12,6 +12,7 @@ from ..ir.prove import Assumptions
 from ..ir.walk import walk
 from ..syntax import tree
 from ..syntax.literals import array_shape
+from ..syntax.vocabulary import NORMALISERS
 from . import definitions, elaborate, kinds, lifting, literals, reads, sizes
 from .names import Declarations, suggest
 from .scope import Binding, Frame, Poison, Scope, Tensor, Unit
@@ -49,7 +50,7 @@ def asserts(unit: Unit, found: list[tree.Assert], scope: Scope) -> tuple[ir.Asse
         lifting.finish(unit, here.frame)
         if condition is None:
             continue
-        condition = sizes.fill(unit, here.frame, condition)
+        condition = sizes.finished(unit, here.frame, condition)
         known = Assumptions(constants=unit.constant)
         if known.proves(condition):
             continue
@@ -116,8 +117,8 @@ def _expect(unit: Unit, claim: tree.Expect, scope: Scope) -> ir.Expect | None:
             "IX205", f"the figures have {len(shape)} axes and the left side has {len(draft.ranges)}", claim.literal.span
         )
         return None
-    body = sizes.fill(unit, here.frame, draft.body)
-    filled = [f if f is None or isinstance(f, ir.Const) else sizes.fill(unit, here.frame, f) for f in figures]
+    body = sizes.finished(unit, here.frame, draft.body, draft.ranges)
+    filled = [f if f is None or isinstance(f, ir.Const) else sizes.finished(unit, here.frame, f) for f in figures]
     digits = _pasted([leaf for leaf, _ in leaves], isinstance(claim.literal, tree.Pasted))
     return ir.Expect(draft.ranges, body, shape, tuple(filled), tuple(digits), claim.span, tolerance)
 
@@ -184,7 +185,7 @@ def _expect_alike(
     lifting.finish(unit, scope.frame)
     if draft is None:
         return None
-    body = sizes.fill(unit, scope.frame, draft.body)
+    body = sizes.finished(unit, scope.frame, draft.body, draft.ranges)
     assert isinstance(body, ir.Map)
     return ir.Expect(draft.ranges, body.arguments[0], (), (body.arguments[1],), (None,), claim.span, tolerance)
 
@@ -236,8 +237,9 @@ def _slot(axis: ir.Axis, claim: tree.Expect) -> tree.Binder:
 
 
 def _free_coordinates(scope: Scope, left: tree.Expr) -> tuple[tree.Slot, ...]:
-    """The names on the left that nothing defines, in the order in which they stand."""
-    bound = {b.name for node in tree.walk(left) if isinstance(node, tree.Reduction) for b in node.binders}
+    """The names on the left that nothing defines, in the order in which they stand. What is normalised survives."""
+    reductions = [node for node in tree.walk(left) if isinstance(node, tree.Reduction)]
+    bound = {b.name for node in reductions if node.operator not in NORMALISERS for b in node.binders}
     sized = {
         node.arguments[0]
         for node in tree.walk(left)

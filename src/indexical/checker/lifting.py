@@ -155,7 +155,7 @@ def finish(unit: Unit, frame: Frame) -> None:
         if pending.derives:
             derivatives.finish(unit, frame, pending)
     unit.asserts += [
-        ir.Assert(sizes.fill(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
+        ir.Assert(sizes.finished(unit, frame, claim.condition), claim.message, claim.span) for claim in frame.asserts
     ]
     frame.pending.clear()
     frame.asserts.clear()
@@ -164,9 +164,10 @@ def finish(unit: Unit, frame: Frame) -> None:
 def _finish_clause(unit: Unit, frame: Frame, clause: ir.Clause, leading: tuple[ir.Range, ...]) -> ir.Clause:
     slots = tuple(build.coord(range.coordinate, range.span) for range in leading)
     own = tuple(sizes.fill_range(unit, frame, range) for range in clause.ranges)
-    guard = None if clause.guard is None else sizes.fill(unit, frame, clause.guard)
-    body = sizes.fill(unit, frame, clause.body)
-    return ir.Clause((*slots, *clause.slots), (*leading, *own), body, guard, clause.span)
+    ranges = (*leading, *own)
+    guard = None if clause.guard is None else sizes.finished(unit, frame, clause.guard, ranges)
+    body = sizes.finished(unit, frame, clause.body, ranges)
+    return ir.Clause((*slots, *clause.slots), ranges, body, guard, clause.span)
 
 
 def keep(

@@ -12,6 +12,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh
 from ..syntax import tree
+from ..syntax.vocabulary import SCANS
 from . import elaborate, kinds, sizes
 from .names import check_free
 from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
@@ -145,6 +146,7 @@ def normaliser(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None
         from . import joined  # Few programs have one.
 
         return joined.normaliser(unit, outside, node, bindings, body, guard)
+    unit.scans |= node.operator in sizes.WRITTEN_OUT
     return build.normalize(node.operator, bindings[0].coordinate, body, guard, kind, node.span)
 
 
@@ -153,8 +155,8 @@ def _survivors(unit: Unit, scope: Scope, node: tree.Reduction) -> list[Binding] 
     if any(binder.rest or binder.range is not None for binder in node.binders):
         unit.report("IX210", f"`{node.operator}` normalises over coordinates without a range", node.operator_span)
         return None
-    if node.operator == "cumsum" and len(node.binders) > 1:
-        unit.report("IX210", "`cumsum` goes along one coordinate", node.operator_span)
+    if node.operator in SCANS and len(node.binders) > 1:
+        unit.report("IX210", f"`{node.operator}` goes along one coordinate", node.operator_span)
         return None
     found: list[Binding] = []
     for binder in node.binders:

@@ -175,6 +175,8 @@ class Unit:
     depth: int = 0
     overgrown: bool = False
     rehearsing: bool = False
+    # Whether scans have been read that are written out where all ranges are known.
+    scans: bool = False
     # The recurrences whose steps are being read.
     stepping: Mapping[str, Tensor] = field(default_factory=dict)
     # The right-hand side that is read.

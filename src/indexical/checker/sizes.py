@@ -13,9 +13,13 @@ from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
 from ..source import Span
 from ..syntax import tree
+from ..syntax.vocabulary import SCANS
 from .kinds import whole
 from .names import suggest
 from .scope import Binding, Evidence, Frame, RestBinding, Scope, Tensor, Unit, is_closed
+
+# A running sum is a node of its own: a point that its guard removes counts as absent, and is not read.
+WRITTEN_OUT = {scan: op for scan, op in SCANS.items() if scan != "cumsum"}
 
 Elaborate = Callable[[Unit, Scope, tree.Expr], ir.Expr | None]
 
@@ -246,6 +250,17 @@ def fill(unit: Unit, frame: Frame, expr: ir.Expr, filling: frozenset[Coordinate]
             return fill(unit, frame, extent(unit, binding.range), filling | {coordinate})
         case _:
             return rebuild(expr, lambda inner: fill(unit, frame, inner, filling))
+
+
+def finished(unit: Unit, frame: Frame, expr: ir.Expr, ranges: tuple[ir.Range, ...] = ()) -> ir.Expr:
+    """The expression of a statement whose ranges are settled: with the sizes that were not known while it was read, and
+    scans written out."""
+    expr = fill(unit, frame, expr)
+    if not unit.scans:
+        return expr
+    from ..ir.scans import as_reductions  # Few programs have one.
+
+    return as_reductions(expr, {range.coordinate: range for range in ranges}, WRITTEN_OUT)
 
 
 def fill_axis(unit: Unit, frame: Frame, axis: ir.Axis) -> ir.Axis:

@@ -27,6 +27,8 @@ _SCANS = {
     "softmax": "shared out over the coordinate in the bracket, so that the points that the guard keeps sum to 1",
     "log_softmax": "the logarithm of softmax over the coordinate in the bracket",
     "cumsum": "the sum of all points up to this one, along the coordinate in the bracket",
+    "cumprod": "the product of all points up to this one, along the coordinate in the bracket",
+    "cummax": "the largest of all points up to this one, along the coordinate in the bracket",
     "rank": "how many points are larger than this one, along the coordinate in the bracket",
 }
 _QUESTIONS = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ..ir.functions import FUNCTIONS as ROWS
 
 REDUCTIONS = ("sum", "prod", "max", "min", "mean", "any", "all", "argmax", "argmin")
-NORMALISERS = ("softmax", "log_softmax", "cumsum", "rank")
+# Normalisers that are reductions up to a point.
+SCANS = {"cumsum": "sum", "cumprod": "prod", "cummax": "max"}
+NORMALISERS = ("softmax", "log_softmax", *SCANS, "rank")
 
 # Elementwise functions and how many arguments they take; None: two or more.
 FUNCTIONS: dict[str, int | None] = {name: row.arity for name, row in ROWS.items()}

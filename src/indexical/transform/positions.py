@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from fractions import Fraction
 
 from ..diagnostics import Label
 from ..facts.positions import Positions
@@ -13,8 +12,10 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.context import Agreement, constants_of
+from ..ir.scans import as_reductions
 from ..ir.types import Coordinate
-from ..ir.walk import changed, fresh, parts_in, rebuild, rewritten, substitute, walk
+from ..ir.walk import changed, parts_in, rebuild, rewritten, walk
+from ..syntax.vocabulary import SCANS
 
 COMPARISONS = ("<", "<=", ">", ">=")
 
@@ -89,35 +90,15 @@ def _as_long(
 
 
 def without_scans(program: ir.Program) -> ir.Program:
-    """The program with cumulative sums as sums up to a point."""
-
-    def change(expr: ir.Expr, ranges: Mapping[Coordinate, ir.Range]) -> ir.Expr:
-        inner = {**ranges, **{r.coordinate: r for r in expr.ranges}} if isinstance(expr, ir.Reduce) else ranges
-        expr = rebuild(expr, lambda child: change(child, inner))
-        if not isinstance(expr, ir.Normalize) or expr.op != "cumsum" or expr.coordinate not in ranges:
-            return expr
-        outer = ranges[expr.coordinate]
-        taken = {c.name for c in expr.type.coordinates} | {
-            c.name for part in walk(expr) if isinstance(part, ir.Reduce) for c in part.coordinates
-        }
-        running = build.coord(fresh(expr.coordinate, taken), expr.span)
-        earlier = build.apply("<=", (running, build.coord(expr.coordinate, expr.span)), "bool", expr.span)
-        values: dict[Coordinate, ir.Expr] = {expr.coordinate: running}
-        guard = None if expr.guard is None else substitute(expr.guard, values)
-        range = replace(outer, coordinate=running.coordinate)
-        body, guard = substitute(expr.body, values), build.conjunction((earlier, guard))
-        total = build.reduce("sum", (range,), body, guard, expr.type.kind, expr.span)
-        # A point that the guard removes reads as 0, whatever came before it.
-        none = build.whole(0, expr.span) if expr.type.kind == "whole" else build.real(Fraction(0), expr.span)
-        return total if expr.guard is None else build.select(expr.guard, total, none, expr.span)
+    """The program with running sums as sums up to a point."""
+    parts = (part for let in program.lets for part in parts_in(let))
+    if not any(isinstance(part, ir.Normalize) and part.op in SCANS for part in parts):
+        return program
 
     def whole(clause: ir.Clause) -> ir.Clause:
         ranges = {range.coordinate: range for range in clause.ranges}
-        return changed(clause, lambda expr: change(expr, ranges))
+        return changed(clause, lambda expr: as_reductions(expr, ranges, SCANS))
 
-    parts = (part for let in program.lets for part in parts_in(let))
-    if not any(isinstance(part, ir.Normalize) and part.op == "cumsum" for part in parts):
-        return program
     lets = tuple(replace(let, clauses=tuple(map(whole, let.clauses))) for let in program.lets)
     return replace(program, lets=lets)
 

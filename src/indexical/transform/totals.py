@@ -53,11 +53,13 @@ def with_totals(program: ir.Program, row: Coordinate, along: Mapping[str, tuple[
 
 @dataclass(frozen=True)
 class _Found:
-    """A reduction over positions up to `own`, itself included or not: over which coordinate, under what else."""
+    """A reduction over positions up to `own`, itself included or not: over which coordinate, under what else. Where
+    `asked` does not hold, which is about its own position alone, it takes none."""
 
     reduce: ir.Reduce
     taken: ir.Range
     rest: ir.Expr | None
+    asked: ir.Expr | None
     strict: bool
 
 
@@ -103,6 +105,7 @@ class _Finder:
         facts = [] if expr.guard is None else conjuncts(expr.guard, True, lambda read: None)
         bounds: list[tuple[ir.Range, bool]] = []
         rest: list[ir.Expr] = []
+        asked: list[ir.Expr] = []
         here = polynomial(build.coord(own, expr.span))
         positions = [r for r in expr.ranges if r.from_zero and polynomial(r.upper) == self._length(r)]
         for range in expr.ranges:
@@ -114,6 +117,9 @@ class _Finder:
         for fact in facts:
             if own not in fact.type.coordinates:
                 rest.append(fact)
+                continue
+            if fact.type.coordinates.isdisjoint(expr.coordinates):
+                asked.append(fact)
                 continue
             if not isinstance(fact, ir.Map) or fact.op not in COMPARISONS:
                 return None
@@ -131,7 +137,7 @@ class _Finder:
         # What is normalised over the positions that are taken changes with every further one.
         if (strict and idempotent) or is_normalised(expr, taken.coordinate):
             return None
-        return _Found(expr, taken, build.conjunction(rest), strict)
+        return _Found(expr, taken, build.conjunction(rest), build.conjunction(asked), strict)
 
     def total(
         self, found: _Found, let: ir.Let, own: Coordinate, ranges: Mapping[Coordinate, ir.Range]
@@ -157,16 +163,20 @@ class _Finder:
         ]
         body = substitute(expr.body, values)
         guard = None if found.rest is None else substitute(found.rest, values)
+        once = fresh(Coordinate("once"), {c.name for c in (*free, own)})
+        single = ir.Range(once, build.whole(0, span), build.whole(1, span), True, span)
         if guard is not None and not inner:
-            once = fresh(Coordinate("once"), {c.name for c in (*free, own)})
-            inner = [ir.Range(once, build.whole(0, span), build.whole(1, span), True, span)]
+            inner = [single]
         new = build.reduce(expr.op, tuple(inner), body, guard, expr.type.kind, span) if inner else body
         length = ir.Range(own, build.whole(0, span), build.size(self.row, span), True, span)
         homes.insert(place, length)
         own_ranges = {r.coordinate: r for r in homes}
         new = self.change(new, let, own, own_ranges)
         self.totals.append(self._carried(name, expr, homes, place, new))
-        return self._before(name, expr, homes, place, None) if found.strict else self._at(name, expr, homes, place, 0)
+        strict = found.strict
+        there = self._before(name, expr, homes, place, None) if strict else self._at(name, expr, homes, place, 0)
+        asked = found.asked
+        return there if asked is None else build.reduce(expr.op, (single,), there, asked, expr.type.kind, span)
 
     def _carried(self, name: str, expr: ir.Reduce, homes: list[ir.Range], place: int, new: ir.Expr) -> ir.Let:
         op, idempotent = _JOINED[expr.op]

@@ -4,6 +4,8 @@
 const bound = (scope, names) => ({ ...scope, names: new Map([...scope.names, ...names]) });
 const holding = (scope, condition) => (condition === null ? scope : { ...scope, conditions: [...scope.conditions, condition] });
 const reversed = (list) => [...list].reverse();
+// Running totals, and the reductions that some of them are.
+const SCANS = { cumsum: null, cumprod: "prod", cummax: "max" };
 
 Object.assign(Lowering.prototype, {
   // ---------------------------------------------------------------------- sizes
@@ -97,6 +99,7 @@ Object.assign(Lowering.prototype, {
       } else throw new Mistake(`nothing says how many points \`${binding.name}\` has`, span, `give it a range, as in \`${binding.name} in 0..8\``);
     }
     const extent = this.extent(binding.range);
+    if (!zero(binding.range[0])) this.memo.set(`${binding.key} from`, this.number(binding.range[0]));
     this.memo.set(binding.key, freeIn(extent).size > 0 ? extent : this.number(extent));
     return [binding.coordinate, ...binding.range];
   },
@@ -180,7 +183,7 @@ Object.assign(Lowering.prototype, {
 
   normaliser(scope, node) {
     if (node.binders.some((binder) => binder.rest || binder.range !== null)) throw new Mistake(`\`${node.operator}\` normalises over coordinates without a range`, node.operatorSpan);
-    if (node.operator === "cumsum" && node.binders.length > 1) throw new Mistake("`cumsum` goes along one coordinate", node.operatorSpan);
+    if (node.operator in SCANS && node.binders.length > 1) throw new Mistake(`\`${node.operator}\` goes along one coordinate`, node.operatorSpan);
     const bindings = node.binders.map((binder, n) => {
       const binding = scope.names.get(binder.name);
       if (!binding?.binding) throw new Mistake(`\`${node.operator}[${binder.name}]\` needs a \`${binder.name}\` that survives it`, binder.span, `put \`${binder.name}\` on the left, or inside a reduction over it`);
@@ -193,6 +196,7 @@ Object.assign(Lowering.prototype, {
     const [inner, guard] = this.guardOf(outside, node);
     const body = this.expression(inner, node.body);
     const kind = this.reductionKind(node.operator, body);
+    if (bindings.length === 1 && SCANS[node.operator]) return this.upToHere(outside, node, bindings[0], body, guard, kind);
     if (bindings.length === 1) return made(["normalize", node.operator, bindings[0].coordinate, body, guard, null, ""], kind, node.span);
     const { ranges: [[place]], ranges, body: moved, guard: where, lengths } = this.flat(outside, node, bindings, body, guard);
     const found = made(["normalize", node.operator, place, moved, where, null, ""], kind, node.span);
@@ -201,6 +205,20 @@ Object.assign(Lowering.prototype, {
     const weights = this.lift(outside, this.newName(`${scope.frame.owner}_${node.operator}`), [{ slots: [coord(place, node.span)], own: [own], ranges, body: found, guard: null, span: node.span }], node.operator, node.operatorSpan, true);
     const at = bindings.slice(1).reduce((sum, binding, n) => applied("+", [applied("*", [sum, lengths[n + 1]], "whole", node.span), coord(binding.coordinate, node.span)], "whole", node.span), coord(bindings[0].coordinate, node.span));
     return made(["read", weights.name, [...weights.captured.map((binding) => coord(binding.coordinate, node.span)), at], ""], kind, node.span);
+  },
+
+  // A running product or maximum, as the reduction up to its point that it is. Where it begins may not be known yet.
+  upToHere(scope, node, binding, body, guard, kind) {
+    const { span } = node;
+    const inside = walkIn(body).filter((part) => part[0] === "reduce").flatMap((part) => part[2].map(([name]) => name));
+    const point = coord(freed(binding.coordinate, new Set([...scope.frame.live.keys(), ...inside])), span);
+    const at = new Map([[binding.coordinate, point]]);
+    const origin = binding.stated?.[0] ?? whole(this.memo.get(`${binding.key} from`) ?? 0, span);
+    const size = binding.stated === null ? this.sizeOf(scope, binding.name, binding, span) : null;
+    const end = binding.stated?.[1] ?? (zero(origin) ? size : tidied(applied("+", [origin, size], "whole", span)));
+    const earlier = applied("<=", [point, coord(binding.coordinate, span)], "bool", span);
+    const where = all([earlier, guard === null ? null : substituted(guard, at), guard]);
+    return made(["reduce", SCANS[node.operator], [[point[1], origin, end]], substituted(body, at), where, null, ""], kind, span);
   },
 
   // Several coordinates as one, in row-major order: its range, and the body and the guard at a place in it.
