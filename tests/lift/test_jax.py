@@ -179,6 +179,9 @@ def test_a_broken_callable_is_found_at_its_line(function: Any) -> None:
     ("function", "shapes", "line"),
     [
         (lambda x: jnp.cumsum(x, 1), [(2, 5, 4)], "cumsum[i](x[b, i, d])"),
+        (lambda x: jnp.cumprod(x, 1), [(2, 5, 4)], "cumprod[i](x[b, i, d])"),
+        (lambda x: jax.lax.cummax(x, 1), [(2, 5, 4)], "cummax[i](x[b, i, d])"),
+        (lambda x: jax.lax.cummin(x, 1, reverse=True), [(2, 5, 4)], "cummax["),
         (lambda x: jax.nn.log_softmax(x, -1), [(2, 5, 4)], "log_softmax[j](x[b, i, j])"),
         (lambda x: x.at[:, 0].set(0.0), [(2, 5, 4)], "if i != 0 { x[b, i, d] } else { 0.0 }"),
         (lambda x: jnp.flip(x, 1), [(2, 5, 4)], "x[b, -c + size(c) - 1, d]"),

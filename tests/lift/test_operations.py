@@ -17,17 +17,33 @@ def drawn(*shape: int) -> Any:
 
 def test_what_no_result_needs_may_be_unreadable() -> None:
     def attention(x: Any) -> Any:
-        x.cummax(-1)
+        x.logcumsumexp(-1)
         return x.softmax(-1)
 
     assert "softmax" in str(ix.read(attention, drawn(2, 3)))
 
     def largest_so_far(x: Any) -> Any:
-        return x.cummax(-1).values.exp()
+        return x.cummax(-1).indices + 1
 
-    with pytest.raises(ix.Error, match="`cummax` cannot be read") as caught:
+    with pytest.raises(ix.Error, match="the places that `cummax` gives") as caught:
         ix.read(largest_so_far, drawn(2, 3))
     assert caught.value.diagnostics[0].labels[0].span.source.name.endswith("test_operations.py")
+
+
+@pytest.mark.parametrize(
+    ("function", "line"),
+    [
+        (lambda x: x.cumprod(1), "cumprod[i](x[b, i, d])"),
+        (lambda x: x.cummax(1).values * 2, "cummax[i](x[b, i, d])"),
+        (lambda x: torch.cummin(x, -1)[0], "cummax[d](-x[b, i, d])"),
+        (lambda x: x.flip(1).cummax(1).values.flip(1), "cummax["),
+        (lambda x: (x > 0).cumprod(1) * x, "cumprod["),
+    ],
+)
+def test_scans_are_read(function: Any, line: str) -> None:
+    program = ix.read(function, drawn(2, 5, 4))
+    assert line in str(program)
+    torch.testing.assert_close(program(drawn(3, 7, 2)), function(drawn(3, 7, 2)))
 
 
 def test_weights_that_are_read_backwards_are_bound_so() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir.affine import Polynomial, number
+from .reductions import scanned
 from .rules import RULES, Asked, Unreadable, place, rule
 from .values import Count, Full, Gathered, Indices, Map, Node, Patched, View, replaced
 
@@ -52,6 +53,10 @@ def operation(name: str, given: tuple[Any, ...], words: Words) -> Operation:
 
 def unread(name: str, given: tuple[Any, ...]) -> Operation:
     return f"{name} of JAX", given, {}
+
+
+def _scan(name: str) -> Callable[[tuple[Any, ...], Words], Operation]:
+    return lambda given, words: ("scan", (given[0], words["axis"], name, words["reverse"]), {})
 
 
 def _extreme(name: str) -> Callable[[tuple[Any, ...], Words], Operation]:
@@ -127,11 +132,7 @@ _OTHERS: dict[str, Callable[[tuple[Any, ...], Words], Operation]] = {
     "dynamic_slice": lambda given, words: ("cut_at", given, {}),
     "argmax": lambda given, words: ("argmax", (given[0], tuple(words["axes"])), {}),
     "argmin": lambda given, words: ("argmin", (given[0], tuple(words["axes"])), {}),
-    "cumsum": lambda given, words: (
-        "cumsum_backwards" if words["reverse"] else "cumsum",
-        (given[0], words["axis"]),
-        {},
-    ),
+    **{scan: _scan(scan) for scan in ("cumsum", "cumprod", "cummax", "cummin")},
     "top_k": lambda given, words: ("topk", (given[0], words["k"], words.get("axis", -1)), {}),
     "sort": lambda given, words: _sorted(given, words),
 }
@@ -144,6 +145,11 @@ def _sorted(given: tuple[Any, ...], words: Words) -> Operation:
 
 
 # ------------------------------------------------------------------------------------- rules of their own
+
+
+@rule("scan")
+def scan(asked: Asked, x: Node, axis: Any, op: str, backwards: bool) -> Node:
+    return scanned(asked, op, x, axis, backwards)
 
 
 @rule("quotient")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from ..ir.affine import Polynomial, number
 from ..ir.functions import FUNCTIONS
+from ..syntax.vocabulary import NORMALISERS
 from .indices import Axis, Looked, atom, atoms_in, bounds, is_natural, split
 from .recording import Site
 from .values import Kind, Scale
@@ -67,7 +68,6 @@ class Over:
 
 Expr: TypeAlias = Num | Whole | Read | Op | Over
 
-NORMALISERS = frozenset(("softmax", "log_softmax", "cumsum", "rank"))
 TRUE = Num(Scale(True), "bool")
 FALSE = Num(Scale(False), "bool")
 # A score this far below the others has no weight at all.

@@ -186,6 +186,10 @@ class Graph:
         except Unreadable as problem:
             raise refusal("IX602", f"`{name}` cannot be read: {problem}", call.site, HELP) from None
         for ref, node in zip(refs, made if isinstance(made, tuple) else (made,), strict=False):
+            if node is None:
+                unread = refusal("IX602", f"the places that `{name}` gives cannot be read", call.site, HELP)
+                self.nodes[ref.number] = Opaque((), "whole", problem=unread, site=call.site)
+                continue
             if node.shape != shapes[refs.index(ref)]:
                 raise refusal("IX602", f"the shape of `{name}` cannot be followed", call.site, HELP)
             self.nodes[ref.number] = node

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ir.affine import Polynomial, number
 from .layouts import as_kind
-from .rules import RULES, Asked, Unreadable, place, rule
+from .rules import Asked, Unreadable, place, rule
 from .values import Count, Full, Indices, Map, Node, Normalize, Reduce, Scale, Shape, View, unsqueezed
 
 _LAST = number(-1)
@@ -112,10 +112,3 @@ def scatter(asked: Asked, x: Node, axis: Any, ids: Node, value: Any, **rest: Any
     here = Count(wide, "whole", lambda i: i[at], site=asked.site)
     same = asked.apply("==", here, asked.spread(turned, wide), kind="bool", shape=wide)
     return asked.apply("if", asked.reduced("any", same, (at + 1,), False), filled, x)
-
-
-@rule("cumsum_backwards")
-def cumsum_backwards(asked: Asked, x: Node, axis: Any) -> Node:
-    turned = RULES["flip"](asked, x, (axis,))
-    found: Node = RULES["flip"](asked, RULES["cumsum"](asked, turned, axis), (axis,))
-    return found

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from ..ir.affine import Polynomial
 from ..ir.functions import FUNCTIONS
+from ..syntax.vocabulary import NORMALISERS
 from .definitions import Definition
-from .expressions import NORMALISERS, Expr, Num, Op, Over, Read, Whole, axes_in, parts
+from .expressions import Expr, Num, Op, Over, Read, Whole, axes_in, parts
 from .indices import Axis, Extent, Looked, Quotient, Remainder, atom, atoms_in, parts_of, product
 from .naming import Names
 from .recording import Site

@@ -101,11 +101,35 @@ def log_softmax(asked: Asked, x: Node, axis: Any, *rest: Any, **more: Any) -> No
     return Normalize(x.shape, "real", "log_softmax", source=x, axis=place(axis, len(x.shape)), site=asked.site)
 
 
-@rule("cumsum")
-def cumsum(asked: Asked, x: Node, axis: Any, **rest: Any) -> Node:
+def scanned(asked: Asked, op: str, x: Node, axis: Any, backwards: bool = False) -> Node:
+    """A running sum, product, maximum or minimum, from the first element or from the last."""
+    if backwards:
+        found: Node = RULES["flip"](asked, scanned(asked, op, RULES["flip"](asked, x, (axis,)), axis), (axis,))
+        return found
+    if op == "cummin":
+        opposite = asked.apply("neg", x, kind=x.kind, shape=x.shape)
+        return asked.apply("neg", scanned(asked, "cummax", opposite, axis), kind=x.kind, shape=x.shape)
     if x.kind == "bool":
         x = asked.apply("number", x, kind="whole", shape=x.shape)
-    return Normalize(x.shape, x.kind, "cumsum", source=x, axis=place(axis, len(x.shape)), site=asked.site)
+    return Normalize(x.shape, x.kind, op, source=x, axis=place(axis, len(x.shape)), site=asked.site)
+
+
+def _total(op: str) -> Rule:
+    return lambda asked, x, axis, **rest: scanned(asked, op, x, axis)
+
+
+def _extreme_so_far(op: str) -> Rule:
+    def largest(asked: Asked, x: Node, axis: Any) -> Any:
+        """The values; their places, the last of equal ones, have no rule."""
+        if x.kind == "bool":
+            raise Unreadable("truths are put in order")
+        return scanned(asked, op, x, axis), None
+
+    return largest
+
+
+RULES.update({op: _total(op) for op in ("cumsum", "cumprod")})
+RULES.update({op: _extreme_so_far(op) for op in ("cummax", "cummin")})
 
 
 # ------------------------------------------------------------------------------------- products

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Literal
 
 from ..ir.affine import Polynomial, number
+from ..syntax.vocabulary import NORMALISERS
 from .definitions import Definition, joined, ordered, refined
 from .expressions import (
-    NORMALISERS,
     ONE,
     Expr,
     Num,
