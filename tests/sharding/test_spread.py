@@ -119,8 +119,9 @@ def test_a_state_whose_clauses_measure_an_axis_apart(rows: int) -> None:
     _checked(cases.Case(ix.compile(text), arrays, {"context": 2}, {"i": "context"}))
 
 
-def test_a_running_sum_is_0_where_its_guard_fails() -> None:
-    text = "input x[i, d], keep[i] : bool; let y[i, d] = cumsum[i](x[i, d] where keep[i]);"
+@pytest.mark.parametrize("scan", ["cumsum", "cumprod", "cummax"])
+def test_a_scan_is_that_of_no_points_where_its_guard_fails(scan: str) -> None:
+    text = f"input x[i, d], keep[i] : bool; let y[i, d] = tanh({scan}[i](x[i, d] where keep[i]));"
     keep = torch.tensor([True, False, True, True, False])
     arrays = {"x": torch.randn(5, 2, requires_grad=True), "keep": keep}
     _checked(cases.Case(ix.compile(text), arrays, {"context": 2}, {"i": "context"}))

@@ -13,9 +13,8 @@ from ..ir.types import Coordinate
 from ..ir.walk import parts_of, reads_of, walk
 from ..records import dataclass
 
-# Functions that are 0 at 0, and normalisers that read nothing behind a point.
+# Functions that are 0 at 0.
 _KEEP_ZERO = ("neg", "relu", "abs")
-_SCANS = ("cumsum", "cumprod", "cummax")
 
 
 def early_keys(
@@ -89,7 +88,8 @@ class _Search:
                     return False
                 for key in part.coordinates & keys:
                     rows = self._rows(part, key)
-                    bounded = any(_is_bounded(part.guard, key, row) for row in rows)
+                    # A key that is not behind another is early where that is.
+                    bounded = any(_is_bounded(part.guard, key, row) for row in rows | (keys - part.coordinates))
                     if not bounded and not self._vanishes(part, key, rows):
                         return False
         return True
@@ -107,7 +107,7 @@ class _Search:
 
     def _ends(self, part: ir.Normalize, let: ir.Let) -> bool:
         """Whether a normaliser over keys reads none behind the row."""
-        if part.op in _SCANS:
+        if part.op == "cumsum":
             return True
         slot = let.clauses[0].slots[self.inner[let.name]] if let.name in self.inner else None
         return isinstance(slot, ir.Coord) and _is_bounded(part.guard, part.coordinate, slot.coordinate)

@@ -11,18 +11,24 @@ from ..checker.program import finish
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.affine import no_constants
+from ..ir.conditions import conjuncts_of
 from ..ir.needs import needed
+from ..ir.prefixes import Prefix, find
+from ..ir.scans import as_reductions
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import changed, fresh_name, reads_of, rebuild, substitute
 from ..plan.recognize import recognize
 from ..plan.steps import Attention, Softmax
 from ..records import dataclass
+from ..syntax.vocabulary import SCANS
 from .spaces import Kinds
 
 # The dimension of the mesh that an axis, or a coordinate of a definition, is split along.
 Split = Callable[[object], str | None]
 
-_RUNNING = {"cumsum": ("+", 0), "cumprod": ("*", 1), "cummax": ("max", None)}
+# How a running sum or product goes on, and what it is of nothing.
+_RUNNING = {"sum": ("+", 0), "prod": ("*", 1)}
 # How the results of several blocks make one.
 TOTALS = {"sum": "sum", "max": "max", "min": "min", "any": "max", "all": "min"}
 
@@ -123,6 +129,8 @@ class _Apart:
                 if op == "mean":
                     return self._mean(let, expr)
                 return expr if outermost else self._made(let, f"{let.name}_{op}", expr)
+            case ir.Reduce("prod") if (found := self._prefix(let, expr)) is not None:
+                return self._running(let, expr, found)
             case ir.Normalize() if self._runs_along_own(let, expr.coordinate):
                 return self._normaliser(let, expr)
             case ir.Map(op) if op not in ("&&", "||"):
@@ -149,9 +157,13 @@ class _Apart:
     def _normaliser(self, let: ir.Let, expr: ir.Normalize) -> ir.Expr:
         """The softmax written out, with its maximum and its sum as definitions, which can be cut."""
         op, span = expr.op, expr.span
+        if op == "cumsum":
+            ranges = {range.coordinate: range for range in let.clauses[0].ranges}
+            total = as_reductions(expr, ranges, SCANS)
+            assert isinstance(total, ir.Reduce)
+            found = self._prefix(let, total)
+            return expr if found is None else self._running(let, total, found)
         expr = replace(expr, body=self.expression(let, expr.body))
-        if op in _RUNNING:
-            return self._running(let, expr)
         if op not in ("softmax", "log_softmax") or (op == "log_softmax" and expr.guard is not None):
             return expr
         range = next(r for r in let.clauses[0].ranges if r.coordinate == expr.coordinate)
@@ -170,20 +182,28 @@ class _Apart:
         weights = build.apply("/", (share, build.select(nobody, one, total, span)), "real", span)
         return build.select(expr.guard, weights, zero, span)
 
-    def _running(self, let: ir.Let, expr: ir.Normalize) -> ir.Expr:
-        """A running sum as a recurrence, whose state can be handed on."""
+    def _prefix(self, let: ir.Let, expr: ir.Reduce) -> Prefix | None:
+        """The reduction over all points up to one along an axis that is split; None where it is none."""
+        ranges = {r.coordinate: r for r in let.clauses[0].ranges if self._runs_along_own(let, r.coordinate)}
+        found = find(expr, conjuncts_of(expr.guard), ranges, no_constants) if len(expr.ranges) == 1 else None
+        if found is None or found.decay is not None or found.fixed:
+            return None
+        if not found.order.forward or found.order.shift.terms:
+            return None
+        same = replace(expr.ranges[0], coordinate=found.order.query) == ranges[found.order.query]
+        return found if same and expr.ranges[0].from_zero else None
+
+    def _running(self, let: ir.Let, expr: ir.Reduce, found: Prefix) -> ir.Expr:
+        """A running sum or product as a recurrence, whose state can be handed on."""
         op, identity = _RUNNING[expr.op]
-        kind, span, body, own = expr.type.kind, expr.span, expr.body, expr.coordinate
-
-        def number(value: int) -> ir.Expr:
-            return build.real(Fraction(value), span) if kind == "real" else build.whole(value, span)
-
-        if expr.guard is not None:
-            if identity is None:
-                return expr
-            body = build.select(expr.guard, body, number(identity), span)
+        kind, span, own = expr.type.kind, expr.span, found.order.query
+        nothing = build.real(Fraction(identity), span) if kind == "real" else build.whole(identity, span)
+        here: dict[Coordinate, ir.Expr] = {found.order.key: build.coord(own, span)}
+        body = self.expression(let, substitute(found.body, here))
+        kept = build.conjunction(substitute(condition, here) for condition in found.others)
+        body = body if kept is None else build.select(kept, body, nothing, span)
         name = fresh_name(f"{let.name}_{expr.op}", self.taken)
-        coordinates = expr.type.coordinates
+        coordinates = body.type.coordinates | {own}
         first = substitute(body, {own: build.whole(0, span)})
         before = build.apply("-", (build.coord(own, span), build.whole(1, span)), "whole", span)
         pairs = [(s.coordinate, r) for s, r in _slots(let) if s.coordinate in coordinates]
@@ -204,9 +224,9 @@ class _Apart:
             None,
             span,
         )
-        found = self._put(let, name, (base, rule), [c for c, _ in pairs], kind)
-        # A point that the guard removes reads as 0, whatever came before it.
-        return found if expr.guard is None else build.select(expr.guard, found, number(0), span)
+        total = self._put(let, name, (base, rule), [c for c, _ in pairs], kind)
+        asked = build.conjunction(found.asked)
+        return total if asked is None else build.select(asked, total, nothing, span)
 
     def _made(self, let: ir.Let, name: str, expr: ir.Expr) -> ir.Expr:
         """A read of a definition that is made for an expression."""
