@@ -122,6 +122,8 @@ def test_figures_need_no_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["run", "FILE", "--random", "", "--precision", "-3"], 2, "a number of digits is 0 or more"),
         (["plan", "FILE", "--sizes", "i=99999999999999999999"], 1, "too many for this machine"),
         (["plan", "FILE", "--backend", "numpy", "--device", "cuda"], 2, "only the torch backend has devices"),
+        (["run", "FILE", "--random", "", "--memory", "1MiB"], 2, "only the torch backend keeps a budget; add"),
+        (["plan", "FILE", "--backend", "numpy", "--memory", "1MiB"], 2, "only the torch backend keeps a budget"),
         (["accuracy", "FILE", "--random", "", "--device", "cuda"], 2, "only the torch backend has devices"),
     ],
 )

@@ -14,7 +14,7 @@ from ..views.facts import facts_json, show_facts
 from ..views.text import show_json, show_output
 from .findings import print_diagnostics
 from .inputs import check_names, drawn_arrays, given_arrays, save
-from .words import Usage, check_device, names_in, sizes_in, text_of, write
+from .words import Usage, check_device, check_memory, names_in, sizes_in, text_of, write
 
 if TYPE_CHECKING:
     from ..views.plan import PlanSheet
@@ -32,6 +32,7 @@ def run_command(options: Namespace) -> int:
         raise Usage(f"--precision {options.precision}: a number of digits is 0 or more")
     wanted = names_in(options.outputs) or program.outputs
     check_device(options)
+    check_memory(options)
     if options.backend == "torch":
         arrays = to_tensors(arrays, options.device)
     values = program(outputs=wanted, backend=options.backend, memory=options.memory, **arrays)
@@ -73,6 +74,7 @@ def _imagined(options: Namespace) -> tuple[PlanSheet, str]:
     """The plan and the module for sizes that are only named."""
     program = compile(text_of(options.file))
     check_device(options)
+    check_memory(options)
     sizes = sizes_in(options.sizes, "--sizes")
     arrays, _ = stand_ins(program.ir, sizes, options.dtype)
     check_names(sizes, arrays, "--sizes")

@@ -49,6 +49,12 @@ def check_device(options: Namespace) -> None:
         raise Usage(f"--device {options.device}: only the torch backend has devices; add --backend torch")
 
 
+def check_memory(options: Namespace) -> None:
+    """Refuse a budget for a backend that keeps none."""
+    if options.memory and options.backend != "torch":
+        raise Usage(f"--memory {options.memory}: only the torch backend keeps a budget; add --backend torch")
+
+
 def text_of(file: str) -> str | Path:
     """A file to read, or what stands on standard input."""
     if file != "-":
