@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -61,6 +62,7 @@ def attend_by_triton(
         how["again"] = Tuple(tuple(Name(f"{kernel}_again") for kernel in kernels[:3]))
     if parts.striped:
         how["striped"] = True
+    how |= where_shared(parts, frame)
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, low, let, attend, frame, parts, maker)
@@ -280,8 +282,29 @@ def scalars(low: Lowering) -> Iterable[str]:
     return (stored.variable for stored in low.stored.values() if stored.python)
 
 
+def where_shared(parts: Parts, frame: Frame) -> dict[str, Part]:
+    """What the maker of a kernel is told of arrays that are the same for all batches or heads; nothing of none."""
+    found = [
+        "".join(axis for axis, own in zip("bh", _batch_of(operand, frame), strict=True) if own)
+        for operand in parts.terms.operands
+    ]
+    return {} if all(each == "bh" for each in found) else {"along": Tuple(tuple(map(String, found)))}
+
+
+def _batch_of(operand: Operand, frame: Frame) -> tuple[bool, bool]:
+    """Whether an array varies with the batch, and whether it does with the head. More batch axes are folded into two,
+    and an array has all of them then."""
+    if len(frame.batch) > 2:
+        return True, True
+    table = operand.table
+    read = (operand.expr,) if table is None else (i for n, i in enumerate(table.read.indices) if n != table.axis)
+    coordinates = {coordinate for expr in read for coordinate in expr.type.coordinates}
+    batch, head = (None, None, *frame.batch)[-2:]
+    return batch in coordinates, head in coordinates
+
+
 def array_of(low: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> Node:
-    """An array at every head: two batch axes, then those of the tile that it varies with, or its own one."""
+    """An array: those of the two batch axes that it varies with, then those of the tile, or its own one."""
     scope, kept, expr = frame.scope, frame.kept, operand.expr
     rows = () if frame.row is None or not operand.axes & ROW else (frame.row,)
     inner = (*rows, *((key,) if operand.axes & KEY else ()))
@@ -295,10 +318,12 @@ def array_of(low: Lowering, operand: Operand, key: Coordinate, frame: Frame) -> 
         indices = (build.coord(place, read.span) if n == axis else index for n, index in enumerate(read.indices))
         expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
     value = arrays.as_array(low, operands.operand_value(low, expr, kept))
-    present = tuple(axis for axis in frame.batch if axis in value.axes)
-    value = arrays.in_order(low, value, (*present, *(axis for axis in inner if axis in value.axes)))
-    value = arrays.broadcast(low, value, (*frame.batch, *inner), scope)
-    return operands.folded_batch(low, value.code, len(frame.batch))
+    own = frame.batch
+    if len(own) <= 2:
+        own = tuple(compress(own, _batch_of(operand, frame)[2 - len(own) :]))
+    value = arrays.in_order(low, value, (*own, *inner))
+    value = arrays.broadcast(low, value, (*own, *inner), scope)
+    return value.code if len(own) <= 2 else operands.folded_batch(low, value.code, len(own))
 
 
 def _rule(low: Lowering, operand: Operand) -> list[Node]:

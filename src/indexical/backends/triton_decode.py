@@ -33,6 +33,7 @@ from .triton_ import (
     relation_of,
     scalars,
     told,
+    where_shared,
 )
 from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of
 from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
@@ -79,6 +80,7 @@ def decoded(
         used.add("pages_inside")
     low.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
+    more |= where_shared(parts, frame)
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     variable = low.text.fresh(f"{let.name}_rows")

@@ -122,7 +122,7 @@ def _launched(text: str, given: dict[str, Any]) -> list[tuple[str, Any]]:
 
     function = load(text, ("out",), ()).function
     space = function.__globals__
-    made = triton_decode.decoding("attend_few_compiled", launch, space["out_decode"], 1)
+    made = triton_decode.decoding("attend_few_compiled", launch, space["out_decode"], 1, along=("h",))
     space["attend_few_out"] = made
     function(*given.values())
     return launches

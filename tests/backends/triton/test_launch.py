@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,68 +20,17 @@ import pytest
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
+from tests.backends.triton.driving import KERNELS, Driver, Entry, loaded  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from indexical.backends.kernels import triton_launch, triton_tape  # noqa: E402
+from indexical.backends.kernels import triton_launch  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
 from indexical.backends.source import _defined, kernel_texts  # noqa: E402
-from indexical.run.kernel import load  # noqa: E402
 from indexical.run.store import Store  # noqa: E402
 
 FOLDER = Path(triton_launch.__file__).parent
 HOPPER = GPUTarget("cuda", 90, 32)
 SCRIPT = Path(__file__).with_name("launching.py")
-KERNELS = """
-import triton
-import triton.language as tl
-from indexical.backends.kernels.triton_launch import launch
-
-
-class Refused(ValueError):
-    pass
-
-
-@triton.jit
-def doubled(x):
-    return x * FACTOR
-
-
-FACTOR = tl.constexpr(2)
-
-
-@triton.jit(do_not_specialize=["size"])
-def scale(x, y, factor, size, step, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + at * step, doubled(factor * tl.load(x + at * step, mask=at < size)), mask=at < size)
-
-
-@triton.jit
-def copy(x, y, ROWS: tl.constexpr):
-    y.store([tl.program_id(0) * ROWS, 0], x.load([tl.program_id(0) * ROWS, 0]))
-
-
-@triton.jit
-def described(x, rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    tile = tl.make_tensor_descriptor(x, [rows, WIDTH], [WIDTH, 1], [ROWS, WIDTH])
-    tile.store([tl.program_id(0) * ROWS, 0], tl.zeros([ROWS, WIDTH], tl.float32))
-
-
-@triton.jit
-def strided(x, y, step, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK) * step
-    tl.store(y + at, tl.load(x + at))
-
-
-def program():
-    return scale, copy, described, strided
-"""
-
-
-def loaded(text: str = KERNELS) -> Any:
-    """The kernels, as a text that was emitted or found on disk is loaded: they lie in no file."""
-    return load(text, (), ()).function()
-
-
 def form(kernel: Any = None, divisible: bool = True, **changed: Any) -> Form:
     types = ("*fp32", "*fp32", "fp32", "i32", "i32")
     given = Form(kernel or loaded()[0], types, (divisible,) * 2 + (False,) * 3, (64,), 4, 2)
@@ -206,74 +154,6 @@ def test_loading_a_text_lends_it_the_folder(tmp_path: Path, monkeypatch: pytest.
 
 
 # ---------------------------------------------------------------------------------------------- launches
-
-
-class Entry:
-    """A function of the driver."""
-
-    def __init__(self, run: Any) -> None:
-        self.run = run
-
-    def __call__(self, *given: Any) -> int:
-        return int(self.run(*given) or 0)
-
-
-class Driver:
-    """Launches nothing, and keeps the parameters of each launch as the layout says they lie in memory."""
-
-    def __init__(self) -> None:
-        self.launches: list[Any] = []
-        self.failures = [0]
-        self.loads = 0
-        self.cuLaunchKernelEx = Entry(self.launch)
-        self.cuModuleLoadData = Entry(self.load)
-
-    def __getattr__(self, name: str) -> Entry:
-        return Entry(lambda *_: 0)
-
-    def load(self, *_: Any) -> None:
-        self.loads += 1
-
-    def launch(self, *given: Any) -> int:
-        status = self.failures.pop() if len(self.failures) > 1 else self.failures[0]
-        if not status:
-            self.launches.append(given)
-        return status
-
-    def numbers(self, types: str) -> tuple[Any, ...]:
-        """The parameters of the last launch, read one by one."""
-        pointers = self.launches[-1][2]
-        sizes = [struct.calcsize("=" + code) for code in types]
-        read = [ctypes.string_at(place, size) for place, size in zip(pointers, sizes, strict=True)]
-        return tuple(struct.unpack("=" + code, part)[0] for code, part in zip(types, read, strict=True))
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """A machine with one GPU, whose memory is that of the CPU."""
-    fake = Driver()
-    monkeypatch.setattr(triton_launch, "_cuda", lambda: fake)
-    monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor: 0)
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
-    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 77, raising=False)
-    monkeypatch.setattr(triton_launch, "_families", {})
-    return fake
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
-    """The kernels that were compiled, which take no time."""
-    found: list[Form] = []
-
-    def compile(given: Form, *_: Any, **__: Any) -> Binary:
-        found.append(given)
-        return Binary("scale", b"", 128, 1024, 0, [])
-
-    monkeypatch.setattr(Form, "compiled", compile)
-    return found
 
 
 def test_parameters_reach_the_driver(driver: Driver, compiled: list[Form]) -> None:
@@ -452,39 +332,6 @@ def test_names_are_those_of_no_other_text(file: str) -> None:
     names = {path.stem: set(_defined(path.read_text(encoding="utf-8"))) for path in FOLDER.glob("t*.py")}
     own = names.pop(file)
     assert {other: sorted(found & own) for other, found in names.items() if found & own} == {}
-
-
-def test_a_tape_runs_again_with_other_tensors(driver: Driver, compiled: list[Form]) -> None:
-    """Arrays that the call made are made anew, and each launch gets the addresses of its own tensors."""
-    kernel, first, second = loaded()[0], torch.zeros(8), torch.zeros(8)
-    tape = triton_tape.Tape([first])
-    made = tape.keep(torch.zeros(4, 8).t(), zero=True)
-    tape.launch(kernel, (3,), (first, made, 0.5, 7, 1), (64,), 4, 2)
-    tape.run()
-    assert tape.is_whole
-    tapes = triton_tape.Tapes()
-    tapes.add([first], (7,), tape, [made, first])
-    assert tapes.find([first], (8,)) is None
-    assert tapes.find([torch.zeros(9)], (7,)) is None
-    for _ in range(2):  # by its layout, then as the latest
-        again = tapes.find([second], (7,))
-        driver.failures = [0, 201]
-        found, same = again(second)
-        assert same is second
-        assert found.stride() == made.stride()
-        assert not found.any()
-        assert driver.numbers("QQfiQQ") == (second.data_ptr(), found.data_ptr(), 0.5, 7, 0, 0)
-        config = struct.unpack("@7IPPI", ctypes.string_at(driver.launches[-1][0].value, 52))
-        assert config == (3, 1, 1, 128, 1, 1, 1024, 77, 0, 0)
-    assert len(driver.launches) == 3
-    assert again(torch.zeros(9)[1:]) is None
-    driver.failures = [1]
-    with pytest.raises(RuntimeError, match=r"scale over \(3, 1, 1\) programs"):
-        again(second)
-    driver.failures = [0]
-    tape.launch(kernel, (1,), (torch.zeros(8), made, 0.5, 7, 1), (64,), 4, 2)
-    tape.run()
-    assert not tape.is_whole
 
 
 def test_kernels_of_a_call_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

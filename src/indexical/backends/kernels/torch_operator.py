@@ -88,6 +88,11 @@ def is_transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
 
 
+def is_plain(tensors: Sequence[Tensor]) -> bool:
+    """Whether tensors are computed with as they are, by PyTorch and nobody else: autograd alone may want to know."""
+    return not _is_recorded(tensors) and not is_transformed()
+
+
 def is_captured(tensor: Tensor) -> bool:
     """Whether a tensor goes into a CUDA graph, or whoever calls does not want to wait: nobody looks at its numbers."""
     return tensor.is_cuda and (torch.cuda.is_current_stream_capturing() or torch.cuda.get_sync_debug_mode() > 0)
@@ -141,8 +146,11 @@ def _returning_function(name: str, outputs: int, run_backward: Callable[..., Any
     return Returning
 
 
-def _calling_functions(name: str, run: Callable[..., Any], derive: Callable[..., Any]) -> tuple[Any, Any]:
-    """The function of tensors as autograd reads it, and as `torch.func` does, which takes several times longer."""
+def _calling_functions(
+    name: str, run: Callable[..., Any], derive: Callable[..., Any], derive_first: Callable[..., Any]
+) -> tuple[Any, Any, Any]:
+    """The function of tensors as autograd reads it, alike with one output alone, and as `torch.func` reads it, which
+    takes several times longer."""
 
     class Plain(torch.autograd.Function):
         @staticmethod
@@ -152,6 +160,16 @@ def _calling_functions(name: str, run: Callable[..., Any], derive: Callable[...,
             return output
 
         backward = staticmethod(derive)
+
+    class First(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, again: Any, numbers: Any, *tensors: Tensor) -> Tensor:
+            output = (again and again(*tensors)) or tuple(run(list(tensors), *map(list, numbers)))
+            ctx.numbers = numbers
+            ctx.save_for_backward(*tensors, *output)
+            return output[0]  # type: ignore[no-any-return]
+
+        backward = staticmethod(derive_first)
 
     class Mapped(torch.autograd.Function):
         @staticmethod
@@ -174,7 +192,7 @@ def _calling_functions(name: str, run: Callable[..., Any], derive: Callable[...,
         def vmap(info: Any, dims: tuple[Any, ...], *given: Any) -> tuple[Any, Any]:
             return map_one_by_one(Mapped, info.batch_size, dims, given)
 
-    return Plain, Mapped
+    return Plain, First, Mapped
 
 
 def differentiable(
@@ -191,8 +209,9 @@ def differentiable(
     wholes, reals, needs)` gives a gradient to each tensor whose `needs` is true; `gradients` are those of the outputs
     `found`, None where nobody asks; `call.backward` takes the same, for a call that was made. The fakes take the same
     and give empty tensors of the same shapes, strides and dtypes: they see no values. All arguments but numbers are
-    lists. A second derivative is refused. Operators are registered when something records a call: `torch.compile`, a
-    graph, a mode.
+    lists. `call.first(again, tensors, wholes, reals)` gives the first output of plain tensors to autograd, found by
+    `again(*tensors)`, or by `run` where that is None or gives None. A second derivative is refused. Operators are
+    registered when something records a call: `torch.compile`, a graph, a mode.
     """
 
     forward, backward = _free(name), _free(f"{name}_backward")
@@ -225,6 +244,10 @@ def differentiable(
     def derive_plainly(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         return None, *flows(ctx.numbers, ctx.needs_input_grad[1:], gradients, ctx.saved_tensors)
 
+    def derive_first(ctx: Any, gradient: Tensor | None) -> tuple[Any, ...]:
+        gradients = (gradient, *[None] * (outputs - 1))
+        return None, None, *flows(ctx.numbers, ctx.needs_input_grad[2:], gradients, ctx.saved_tensors)
+
     def register() -> bool:
         """Register the operators, which takes milliseconds, unless they are. `torch.compile` calls it while it reads a
         call, and does not look inside: the names of the operators, for which graphs are kept, stand outside."""
@@ -242,9 +265,9 @@ def differentiable(
 
     # `torch.compiler.assume_constant_result` does the same, and loads the compiler, which takes seconds.
     register._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    plain, mapped = _calling_functions(name, run, derive_plainly)
+    plain, first, mapped = _calling_functions(name, run, derive_plainly, derive_first)
     # Its own `apply` asks about transforms, of which there are none where it is called.
-    apply = super(torch.autograd.Function, plain).apply
+    apply, apply_first = (super(torch.autograd.Function, each).apply for each in (plain, first))
 
     def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:
         given: Any
@@ -270,7 +293,12 @@ def differentiable(
     ) -> list[Any]:
         return flows((wholes, reals), needs, gradients, (*tensors, *found))
 
-    call.backward = back  # type: ignore[attr-defined]
+    def call_first(
+        again: Callable[..., Any] | None, tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float]
+    ) -> Tensor:
+        return apply_first(again, (wholes, reals), *tensors)  # type: ignore[no-any-return]
+
+    call.backward, call.first = back, call_first  # type: ignore[attr-defined]
     return call
 
 

@@ -3,15 +3,15 @@
 Memory is linear in queries and keys. This text needs PyTorch and Triton and nothing else.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from .torch_operator import differentiable, row_totals
+from .torch_operator import differentiable, is_plain, row_totals
 from .triton_gradients import empty_like, launch_backward, summed
 from .triton_operands import (
     Operands,
@@ -66,11 +66,6 @@ def _result(query: Tensor, value: Tensor) -> Tensor:
     return whole if whole.shape[-1] == width else whole[..., :width]
 
 
-def _numbers(*numbers: Sequence[float]) -> tuple[Any, ...]:
-    """All numbers that launches depend on."""
-    return *map(tuple, numbers), tuning_epoch()
-
-
 def attending(
     name: str,
     forward: Any,
@@ -85,6 +80,7 @@ def attending(
     work: str = "",
     again: tuple[Any, ...] = (),
     striped: bool = False,
+    along: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
@@ -92,20 +88,32 @@ def attending(
     weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
-    program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again, striped)
-    tapes, backward_tapes = Tapes(), Tapes()
+    program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again, striped, along)
+    tapes, lone_tapes, backward_tapes = Tapes(), Tapes(), Tapes()
 
-    def run(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
-        numbers = _numbers(wholes, reals)
-        known = tapes.find(tensors, numbers)
-        again: tuple[Tensor, Tensor] | None = None if known is None else known(*tensors)
-        if again is not None:
-            return again
-        tape = Tape(tensors)
-        given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
-        result = _attend_by_kernels(program, given, tape)
-        tapes.add(tensors, numbers, tape, result)
+    def run(tensors: list[Tensor], wholes: list[int], reals: list[float], known: Tapes = tapes) -> tuple[Tensor, ...]:
+        numbers = wholes, reals, tuning_epoch()
+        again = known.find(tensors, numbers)
+        result: tuple[Tensor, ...] | None = None if again is None else again(*tensors)
+        if result is None:
+            tape = Tape(tensors)
+            given = Operands.of(program, tensors, wholes, reals, tape)._replace(owner=forward)
+            result = _attend_by_kernels(program, given, tape)
+            known.add(tensors, numbers, tape, result[:1] if known is lone_tapes else result)
         return result
+
+    def run_quickly(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> Any:
+        """The result of a call like a recent one, without another look at it; None where there is none."""
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
+            return None  # What guards do not ask for.
+        numbers, recorded = (wholes, reals, tuning_epoch()), torch.is_grad_enabled()
+        if recorded:
+            recent = tapes.latest(tensors, numbers)
+            if recent is not None and recent.learns:
+                return call.first(recent.again, tensors, wholes, reals)
+        recent = lone_tapes.latest(tensors, numbers)
+        found = None if recent is None or (recorded and recent.learns) else recent.again(*tensors)
+        return None if found is None else found[0]
 
     def fake(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
         query, value = tensors[0], tensors[2 * dots]
@@ -122,29 +130,33 @@ def attending(
         gradient = torch.zeros_like(found[0]) if gradients[0] is None else gradients[0]
         gain = None if gradients[1] is None else gradients[1].contiguous()
         all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
-        numbers = _numbers(wholes, reals, needs)
+        numbers = wholes, reals, needs, tuning_epoch()
         known = backward_tapes.find(all_given, numbers)
-        again = None if known is None else known(*all_given)
-        if again is not None and not any(needs[2 * dots + 1 :]):
-            return list(itertools.compress(again, needs))
-        given = Operands.of(program, tensors, wholes, reals)._replace(owner=forward)
-        if again is not None:
-            return summed(program, given, again, needs)
-        tape = Tape(all_given)
-        result = launch_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
-        backward_tapes.add(all_given, numbers, tape, result)
-        return summed(program, given, result, needs)
+        result = None if known is None else known(*all_given)
+        if result is None:
+            tape = Tape(all_given)
+            given = Operands.of(program, tensors, wholes, reals, tape)._replace(owner=forward)
+            result = launch_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
+            backward_tapes.add(all_given, numbers, tape, result)
+        return summed(program, tensors, result, needs)
 
     def fake_backward(gradients: list[Tensor], tensors: list[Tensor], *rest: Any) -> list[Tensor]:
         return [empty_like(x) for x, need in zip(tensors, rest[-1], strict=True) if need]
 
-    call = differentiable(name, run, run_backward, fake, fake_backward)
+    call: Any = differentiable(name, run, run_backward, fake, fake_backward)
 
-    def attend(
-        tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = (), totals: bool = False
-    ) -> Any:
-        found = call(tensors, wholes, reals)
-        return (found[0], row_totals(found[1]) * math.log(2.0)) if totals else found[0]
+    def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], totals: bool = False) -> Any:
+        if totals:
+            found = call(tensors, wholes, reals)
+            return found[0], row_totals(found[1]) * math.log(2.0)
+        out = run_quickly(tensors, wholes, reals)
+        if out is not None:
+            return out
+        if not is_plain(tensors):
+            return call(tensors, wholes, reals)[0]
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return call.first(None, tensors, wholes, reals)
+        return run(tensors, wholes, reals, lone_tapes)[0]
 
     def back(
         gradient: Tensor, tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()
@@ -152,7 +164,7 @@ def attending(
         """Gradients to queries, keys and value, where `gradient` arrives, on a forward pass that is computed again."""
         needs = [place <= 2 * dots for place in range(len(tensors))]
         found = call(tensors, wholes, reals)
-        back: list[Tensor] = call.backward((gradient, None), tensors, found, wholes, reals, needs)  # type: ignore[attr-defined]
+        back: list[Tensor] = call.backward((gradient, None), tensors, found, wholes, reals, needs)
         return back[: 2 * dots + 1]
 
     attend.backward = back  # type: ignore[attr-defined]

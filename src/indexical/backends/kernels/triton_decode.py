@@ -173,8 +173,19 @@ class Split(NamedTuple):
     stages: int
 
 
+def _strides_along(array: Tensor, axes: str) -> list[int]:
+    """The strides of an array, with 0 along those of batch and head that are not among its axes."""
+    own = iter(array.stride())
+    return [next(own) if axis in axes else 0 for axis in "bh"] + [*own]
+
+
 def _split(
-    queries: Sequence[Tensor], keys: Sequence[Tensor], value: Tensor, arrays: Sequence[Tensor], count: int
+    queries: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    value: Tensor,
+    arrays: Sequence[Tensor],
+    along: Sequence[str],
+    count: int,
 ) -> Split:
     batch, heads, rows, _ = queries[0].shape
     _, shared, _, carried = value.shape
@@ -188,7 +199,8 @@ def _split(
     splits = _splits(tiles, count, tile_keys, _slots(value.get_device()))
     places = tiles * splits * tile_rows
     wholes = [stride for x in (*queries, *keys, value) for stride in x.stride()[:3]]
-    wholes += [stride for x in arrays for stride in x.stride()]
+    axes = (*along, *["bh"] * len(arrays))
+    wholes += [stride for x, own in zip(arrays, axes, strict=False) for stride in _strides_along(x, own)]
     constants = [part for width in widths for part in (width, _padded_width(width))]
     return Split(
         True,
@@ -212,6 +224,7 @@ def _decode(
     launch: Callable[..., None],
     kernel: Any,
     dots: int,
+    along: tuple[str, ...],
     tensors: Sequence[Tensor],
     numbers: tuple[float, ...],
     count: int,
@@ -225,12 +238,12 @@ def _decode(
         sides[dots:] = [x[:, :1] for x in sides[dots:]]  # All heads share their keys.
     arrays, value = tensors[own:], sides[-1]
     everything = (*sides, *arrays)
-    key = (count, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
+    key = (count, along, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
     split = _known_splits.get(key)
     if split is None:
         if len(_known_splits) >= _MOST_KNOWN:
             _known_splits.clear()
-        split = _known_splits[key] = _split(sides[:dots], sides[dots:-1], value, arrays, count)
+        split = _known_splits[key] = _split(sides[:dots], sides[dots:-1], value, arrays, along, count)
     out = value.new_empty(split.shape)
     total = value.new_empty(split.shape[:3], dtype=torch.float32) if totals else None
     beside = [] if total is None else [total]
@@ -275,15 +288,21 @@ def pages_inside(table: Tensor, *pages: int) -> bool:
 
 
 def decoding(
-    name: str, launch: Callable[..., None], kernel: Any, dots: int, totals: bool = False
+    name: str,
+    launch: Callable[..., None],
+    kernel: Any,
+    dots: int,
+    totals: bool = False,
+    along: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
     """Attention of few queries by this kernel: a function of tensors (as many queries as there are dot products, as
     many keys, values, further arrays), whole numbers and reals. There are as many keys as values, or where these lie in
     pages, so many as are counted. With `totals` it gives the logarithm of what the weights of each query are divided
-    by, too, (batch, head, row)."""
+    by, too, (batch, head, row). Further arrays vary with those of batch `b` and head `h` that `along` names, else with
+    both."""
 
     def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Any:
-        found = _decode(launch, kernel, dots, tensors, (*wholes, *reals), count, totals)
+        found = _decode(launch, kernel, dots, along, tensors, (*wholes, *reals), count, totals)
         return tuple(found) if totals else found[0]
 
     def fake(tensors: Sequence[Tensor], *_: Any) -> Any:

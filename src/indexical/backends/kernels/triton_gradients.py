@@ -60,14 +60,17 @@ def launch_backward(
     return found
 
 
-def summed(program: Program, given: Operands, found: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
+def summed(program: Program, tensors: Sequence[Tensor], found: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
     """The gradients that are needed: of queries, keys, value and arrays, in this order."""
-    count = len(given.queries)
-    further = needs[2 * count + 1 :]
-    result = [x for x, need in zip(found[: 2 * count + 1], needs, strict=False) if need]
-    for array, level, part, need in zip(given.arrays, program.levels, found[2 * count + 1 :], further, strict=False):
-        if need:
-            result.append((part.sum(-1) if level == "" else part).to(array.dtype))
+    result = list(itertools.compress(found, needs))
+    first = 2 * program.dots + 1
+    at = sum(needs[:first])
+    for n, level in enumerate(program.levels):
+        if needs[first + n]:
+            axes = [axis for axis in (0, 1) if "bh"[axis] not in (program.along[n] if program.along else "bh")]
+            axes += [2] if level == "" else []
+            part = result[at].sum(axes) if axes else result[at]
+            result[at], at = part.to(tensors[first + n].dtype), at + 1
     return result
 
 

@@ -270,7 +270,7 @@ class Parameters(NamedTuple):
 
 
 # The record as `struct` writes it: three sizes of the grid, three of a block, shared memory, the stream, no attributes.
-_CONFIG, _CONFIG_SIZE, STREAM_AT = "7I4xQ24x", 64, 32
+_CONFIG, _CONFIG_SIZE = "7I4xQ24x", 64
 
 
 class Launcher:
@@ -307,16 +307,16 @@ class Launcher:
         parameters = self.packed(self.free, grid, stream, [*values, address, 0])
         status = self.run(parameters.config, self.function, parameters.pointers, None)
         if status:
-            self.retry(status, parameters)
+            self.retry(status, parameters.config, parameters.pointers)
         self.free.append(parameters)
 
-    def retry(self, status: int, parameters: Parameters) -> None:
+    def retry(self, status: int, config: Any, pointers: Any) -> None:
         """Launch what was refused once more, where this thread had no context yet."""
         if status == 201:
             _enter(self.device)
-            status = self.run(parameters.config, self.function, parameters.pointers, None)
+            status = self.run(config, self.function, pointers, None)
         if status:
-            grid = struct.unpack_from("=3I", parameters.buffer)
+            grid = struct.unpack("=3I", ctypes.string_at(config, 12))
             _check(status, f"{self.binary.name} over {grid} programs")
 
     def record(self, tile: Any, about: dict[str, Any]) -> tuple[Any, ...]:
@@ -573,15 +573,19 @@ def launch(
     return Repeat(launcher, tuple(grid), len(family.tensors), rest)
 
 
-class Repeat:
-    """A launch with all but its tensors: `free` are its parameters, of which addresses alone are yet to be written."""
+class Repeat(NamedTuple):
+    """A launch with all but its tensors, of which there are so many."""
 
-    def __init__(self, launcher: Launcher, grid: Sequence[int], tensors: int, rest: Sequence[Any]) -> None:
-        self.launcher, self.function, self.run = launcher, launcher.function, launcher.run
-        self.free: list[Parameters] = []
-        self.pack_into = struct.Struct(f"=Q24x{tensors}Q").pack_into
-        self.grid, self.values = grid, (*[0] * tensors, *rest, 0, 0)
+    launcher: Launcher
+    grid: Sequence[int]
+    tensors: int
+    rest: Sequence[Any]
 
-    def parameters(self) -> Parameters:
-        """Memory of a launch, for when none is free."""
-        return self.launcher.packed([], self.grid, 0, self.values)
+    def parameters(self, stream: int, places: Sequence[int]) -> Parameters:
+        """Memory of a launch on a stream, which has the addresses of its tensors read from these places."""
+        found = self.launcher.packed([], self.grid, stream, (*[0] * self.tensors, *self.rest, 0, 0))
+        first = found.config.value + _CONFIG_SIZE  # Tensors come first in memory, and anywhere among the parameters.
+        for n, place in enumerate(found.pointers):
+            if place < first + 8 * self.tensors:
+                found.pointers[n] = places[(place - first) // 8]
+        return found

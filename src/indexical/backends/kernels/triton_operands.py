@@ -91,7 +91,8 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
 class Program(NamedTuple):
     """The kernels of one attention. `levels` say of each further array along which axes of a tile it varies: none,
     `row`, `key` or both; or that it is a `table`, or one of `distances`, in which each has a place of its own.
-    `learned` are those that have a gradient. `tiled` are those from which a table of the tiles that meet is made: one
+    `learned` are those that have a gradient. Each varies with those of batch `b` and head `h` that `along` names, or
+    with both. `tiled` are those from which a table of the tiles that meet is made: one
     mask, or the labels of queries and of keys, or none. Where it is not `normalised`, scores are weights. The kind of
     `work` decides the sizes of tiles. `again` are the kernels for results, gradients of queries and gradients of
     keys that are not finite, where some pairs are not allowed. Where it is `striped`, the kernel for queries can sum
@@ -109,6 +110,7 @@ class Program(NamedTuple):
     work: str
     again: tuple[Any, ...]
     striped: bool
+    along: tuple[str, ...]
 
     @property
     def tables(self) -> int:
@@ -139,11 +141,15 @@ class Operands(NamedTuple):
     owner: Any = None
 
     @classmethod
-    def of(cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float]) -> "Operands":
+    def of(
+        cls, program: Program, tensors: list[Tensor], wholes: Sequence[int], reals: Sequence[float], tape: Tape
+    ) -> "Operands":
         """The operands of a call, as it is handed them."""
         dots, count = program.dots, len(program.levels)
         matrices, arrays = list(map(aligned, tensors[: 2 * dots + 1])), tensors[2 * dots + 1 :]
         queries, keys, value = matrices[:dots], matrices[dots:-1], matrices[-1]
+        for n, axes in enumerate(program.along):
+            arrays[n] = tape.view(_at_every_head(arrays[n], axes, *queries[0].shape[:2]), arrays[n])
         if program.backward_table is None:
             return cls(queries, keys, value, arrays, (*wholes, *reals), work=program.work)
         *wholes, low, high = wholes
@@ -194,6 +200,13 @@ class Operands(NamedTuple):
             return usual
         first, second, third = choices.tilings(self.owner, (widths, self.group, self.value.dtype), usual)
         return Tiling(*first), Tiling(*second), Tiling(*third)
+
+
+def _at_every_head(array: Tensor, axes: str, batch: int, heads: int) -> Tensor:
+    """An array with those two axes, of which it has some."""
+    array = array if "b" in axes else array[None]
+    array = array if "h" in axes else array[:, None]
+    return array.expand(batch, heads, *array.shape[2:])
 
 
 @functools.cache

@@ -3,14 +3,16 @@
 This text needs PyTorch, Triton and nothing else.
 """
 
+import ctypes
 import functools
-from collections.abc import Sequence
-from typing import Any
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .triton_launch import STREAM_AT, compile_together, launch
+from .triton_launch import Repeat, compile_together, launch
 
 
 class Tape:
@@ -20,6 +22,7 @@ class Tape:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.tensors = list(tensors)
         self.made: list[tuple[Tensor, bool]] = []
+        self.views: list[tuple[Tensor, Tensor]] = []
         self.launches: list[tuple[Any, list[Any]]] = []
         self.waiting: list[Any] = []
         self.is_whole = True
@@ -29,6 +32,11 @@ class Tape:
         self.made.append((tensor, zero))
         self.tensors.append(tensor)
         return tensor
+
+    def view(self, view: Tensor, of: Tensor) -> Tensor:
+        """A view of a tensor that begins where that does: it is made once."""
+        self.views.append((view, of))
+        return view
 
     def launch(
         self, kernel: Any, grid: Sequence[int], arguments: Sequence[Any], constants: tuple[Any, ...], *how: int
@@ -40,6 +48,7 @@ class Tape:
         """Launch the kernels, in order."""
         compile_together(self.waiting)
         places = {id(tensor): place for place, tensor in enumerate(self.tensors)}
+        places |= {id(view): places[id(of)] for view, of in self.views}
         for kernel, grid, arguments, *how in self.waiting:
             repeat = launch(kernel, grid, arguments, *how)
             given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
@@ -53,6 +62,7 @@ class Tape:
         is written out, since it is run at each call."""
         count = len(self.tensors) - len(self.made)
         used = sorted({place for _, given in self.launches for place in given})
+        places = [next(n for n, own in enumerate(self.tensors) if own is result) for result in results]
         device = self.launches[0][0].launcher.device
         scope: dict[str, Any] = {"device": torch._C._cuda_getDevice, "current": torch._C._cuda_getCurrentRawStream}
         lines = [
@@ -60,31 +70,80 @@ class Tape:
             f"    if device() != {device}:",
             "        return None",
         ]
+        addresses, room = {n: f"p{n}" for n in used}, 0
         for n, (tensor, zero) in enumerate(self.made, count):
-            scope[f"like{n}"] = _maker(tensor)
-            lines.append(f"    t{n} = like{n}(){'.zero_()' if zero else ''}")
-        lines += [f"    p{n} = t{n}.data_ptr()" for n in used]
-        lines += [f"    if ({' | '.join(f'p{n}' for n in used)}) & 15:", "        return None"]
-        lines.append(f"    stream = current({device})")
-        for n, (repeat, given) in enumerate(self.launches):
-            names = ("free", "pack_into", "run", "function", "parameters")
-            scope |= {f"{name}{n}": getattr(repeat, name) for name in names} | {f"retry{n}": repeat.launcher.retry}
-            lines += [
-                "    try:",
-                f"        memory = free{n}.pop()",
-                "    except IndexError:",
-                f"        memory = parameters{n}()",
-                "    buffer, config, pointers = memory",
-                f"    pack_into{n}(buffer, {STREAM_AT}, stream, {', '.join(f'p{place}' for place in given)})",
-                f"    status = run{n}(config, function{n}, pointers, None)",
-                "    if status:",
-                f"        retry{n}(status, memory)",
-                f"    free{n}.append(memory)",
-            ]
-        places = [next(n for n, own in enumerate(self.tensors) if own is result) for result in results]
+            size = tensor.untyped_storage().nbytes()
+            if n in places or zero or size > _LARGE:
+                scope[f"like{n}"] = _maker(tensor)
+                lines.append(f"    t{n} = like{n}(){'.zero_()' if zero else ''}")
+            elif n in used:
+                addresses[n], room = f"room + {room}", room + (size + 255) // 256 * 256
+        lines += [f"    p{n} = t{n}.data_ptr()" for n in used if addresses[n] == f"p{n}"]
+        if room:
+            scope["like"] = _maker(self.tensors[0].new_empty(room, dtype=torch.uint8))
+            lines += ["    t = like()", "    room = t.data_ptr()"]
+        odd = " | ".join(address for place, address in addresses.items() if address == f"p{place}")
+        lines += [f"    if ({odd}) & 15:", "        return None", f"    stream = current({device})"]
+        lines += _launching(self.launches, addresses, scope)
         lines.append(f"    return {''.join(f't{n}, ' for n in places)}")
         exec("\n".join(lines), scope)
         return scope["again"]
+
+
+# Arrays of so many bytes are made one by one. Smaller ones are parts of one, since each takes a microsecond or two.
+_LARGE = 1 << 20
+
+
+class Records:
+    """What the driver reads of the launches of a tape: by stream, as many records as were in use at the same time. All
+    launches of a record read addresses from one array, which is all that is written for a call."""
+
+    def __init__(self, launches: Sequence[tuple[Repeat, Sequence[int]]], used: Sequence[int]) -> None:
+        self.launches = [(repeat, [used.index(place) for place in given]) for repeat, given in launches]
+        self.count = len(used)
+        self.free: dict[int, list[tuple[Any, ...]]] = {}
+
+    def of(self, stream: int) -> list[tuple[Any, ...]]:
+        """The records for a stream that are not in use."""
+        if len(self.free) >= 64:
+            self.free = {}
+        return self.free.setdefault(stream, [])
+
+    def new(self, stream: int) -> tuple[Any, ...]:
+        """A record: its array of addresses, two pointers for each launch, and what these point into."""
+        addresses = ctypes.create_string_buffer(8 * self.count)
+        first = ctypes.addressof(addresses)
+        held = [repeat.parameters(stream, [first + 8 * place for place in given]) for repeat, given in self.launches]
+        return addresses, *(pointer for each in held for pointer in (each.config, each.pointers)), held
+
+
+def _launching(
+    launches: Sequence[tuple[Repeat, Sequence[int]]], addresses: dict[int, str], scope: dict[str, Any]
+) -> list[str]:
+    """The lines that launch kernels on a stream, with tensors at these addresses."""
+    records = Records(launches, list(addresses))
+    scope |= {"records": records, "pack_into": struct.Struct(f"={len(addresses)}Q").pack_into}
+    scope |= {"run": launches[0][0].launcher.run}
+    pointers = [f"config{n}, pointers{n}" for n in range(len(launches))]
+    lines = [
+        "    free = records.free.get(stream)",
+        "    if free is None:",
+        "        free = records.of(stream)",
+        "    try:",
+        "        record = free.pop()",
+        "    except IndexError:",  # The first, or others are launching too.
+        "        record = records.new(stream)",
+        f"    addresses, {', '.join(pointers)}, _ = record",
+        f"    pack_into(addresses, 0, {', '.join(addresses.values())})",
+    ]
+    for n, (repeat, _) in enumerate(launches):
+        scope |= {f"function{n}": repeat.launcher.function, f"retry{n}": repeat.launcher.retry}
+        lines += [
+            f"    status = run(config{n}, function{n}, pointers{n}, None)",
+            "    if status:",
+            f"        retry{n}(status, config{n}, pointers{n})",
+        ]
+    return [*lines, "    free.append(record)"]
 
 
 def _maker(tensor: Tensor) -> Any:
@@ -97,35 +156,76 @@ def _maker(tensor: Tensor) -> Any:
     return functools.partial(torch.empty_strided, size, stride, dtype=tensor.dtype, device=tensor.device)
 
 
+# So many layouts are told by guards.
+_MOST_RECENT = 4
+
+
+class Recent(NamedTuple):
+    """Calls like a recent one: its numbers, the count of its tensors, a test whether others are like these, which also
+    asks for what else PyTorch does with a call (transforms, modes), whether some of them require a gradient, and the
+    function for it."""
+
+    numbers: tuple[Any, ...]
+    count: int
+    is_alike: Callable[..., bool]
+    learns: bool
+    again: Callable[..., Any]
+
+
 class Tapes:
-    """The tapes of one function, by the layouts of its tensors and by numbers. Calls like the one before are told by
+    """The tapes of one function, by the layouts of its tensors and by numbers. Calls like recent ones are told by
     PyTorch's own guards, in a fifth of the time that it takes to ask each tensor."""
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
-        self.latest: tuple[Any, int, Any, Any] | None = None
+        self.recent: tuple[Recent, ...] = ()  # Threads may call at once: it is replaced as a whole.
+
+    def latest(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Recent | None:
+        """The recent calls that this one is like; None where it is like none."""
+        for recent in self.recent:
+            if recent.numbers == numbers and recent.count == len(tensors) and recent.is_alike(*tensors):
+                return recent
+        return None
 
     def find(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Any:
         """The function for tensors and numbers like these; None where there is none."""
-        latest = self.latest
-        if latest is not None and latest[:2] == (numbers, len(tensors)) and latest[2](*tensors):
-            return latest[3]
+        latest = self.latest(tensors, numbers)
+        if latest is not None:
+            return latest.again
         found = self.known.get(_layout_of(tensors, numbers))
-        if found is not None:
-            guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-            if hasattr(guards, "TensorGuards"):
-                sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-                guard = guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-                self.latest = (numbers, len(tensors), guard.check, found)
+        is_alike = None if found is None else _test_for(tensors)
+        if found is not None and is_alike is not None:
+            learns = any(x.requires_grad for x in tensors)
+            self.recent = (Recent(numbers, len(tensors), is_alike, learns, found), *self.recent[: _MOST_RECENT - 1])
         return found
 
     def add(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...], tape: Tape, results: Sequence[Tensor]) -> None:
         if tape.is_whole:
             if len(self.known) >= 64:
-                self.known.clear()
+                self.known, self.recent = {}, ()
             self.known[_layout_of(tensors, numbers)] = tape.written(results)
 
 
+def _test_for(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
+    """A test whether others are like these tensors, by guards; None where this version has none. A guard says no where
+    it is given a tensor twice: those that are the same here have to be the same there."""
+    guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    if not hasattr(guards, "TensorGuards"):
+        return None
+    first = {id(x): n for n, x in reversed(list(enumerate(tensors)))}
+    own = [tensors[n] for n in sorted(first.values())]
+    sizes, strides = [list(x.shape) for x in own], [list(x.stride()) for x in own]
+    check: Callable[..., bool] = guards.TensorGuards(*own, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
+    if len(own) == len(tensors):
+        return check
+    names = ", ".join(f"t{n}" for n in range(len(tensors)))
+    same = [f"t{n} is t{first[id(x)]} and " for n, x in enumerate(tensors) if first[id(x)] != n]
+    given = ", ".join(f"t{n}" for n in sorted(first.values()))
+    found: Callable[..., bool] = eval(f"lambda {names}: {''.join(same)}check({given})", {"check": check})
+    return found
+
+
 def _layout_of(tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> tuple[Any, ...]:
-    """All that launches depend on but addresses."""
-    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], numbers
+    """All that launches depend on but addresses. Numbers may come in lists."""
+    plain = tuple([tuple(each) if isinstance(each, list) else each for each in numbers])
+    return *[(x.shape, x.stride(), x.dtype, x.get_device()) for x in tensors], plain
