@@ -235,7 +235,7 @@ def test_kernel_reads_pages_through_the_table() -> None:
     plan, module = emitted(call, decode._step.outputs, False, True)
     source = module.standing_alone()
     assert "k_pages[page_of, slot_of] = " in source
-    few = source.partition("takes_few(n_i")[2].partition("is None")[0]
+    few = source.partition("and learns_nothing(")[2].partition("is None")[0]
     assert ", table]" in few
     assert "pick(" not in few
     assert "pages_inside(table," not in source  # Asking the device would make the host wait.

@@ -37,7 +37,7 @@ _CALLS = {
     "segment": "again",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm rms_norm cross_entropy",
-    "branch": "learns stride all_take_part takes_few pages_inside",
+    "branch": "learns stride all_take_part learns_nothing pages_inside",
     "check": "check check_places",
 }
 _KIND = {call: name for name, calls in _CALLS.items() for call in calls.split()}

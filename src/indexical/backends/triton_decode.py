@@ -78,7 +78,7 @@ def decoded(
     used = {word for word in _FUNCTIONS if f"{word}(" in text}
     if pages is not None and not _is_ours(low, pages):
         used.add("pages_inside")
-    low.kernels.setdefault("triton_decode", set()).update({"decoding", "takes_few", *used})
+    low.kernels.setdefault("triton_decode", set()).update({"decoding", "learns_nothing", *used})
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
     more |= where_shared(parts, frame)
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
@@ -107,15 +107,18 @@ def _test(low: Lowering, attend: Attend, frame: Frame, parts: Parts, least: int)
     ]
     widths.append(contraction.product_of_lengths(low, attend.layout.carry, frame.scope))
     rows: Node = fill("1") if frame.row is None else sizes.length(low, frame.row, frame.scope)
-    tests: list[Node] = [infix(">=", rows, least)] if least > 1 else []
+    tests: list[Node] = [] if frame.row is None else [infix("<=", rows, FEW_QUERIES)]
     if least > 1:
+        tests.append(infix(">=", rows, least))
         tests.append(infix(">=", sizes.length(low, attend.attention.coordinate, frame.scope), LEAST_KEYS))
     tests += [infix("<=", width, WIDEST) for width in dict.fromkeys(widths)]
     for operand in parts.terms.operands:
         tests += inside_tests(low, attend, operand)
-    return chain("and", [*tests, call("takes_few", rows, *_learned(low, attend))])
+    return chain("and", [*tests, call("learns_nothing", *_learned(low, attend))])
 
 
+# So many queries are few.
+FEW_QUERIES = 16
 # Of plain attention, which the library's kernel computes: from so many keys on.
 LEAST_KEYS = 1024
 

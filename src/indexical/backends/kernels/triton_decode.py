@@ -17,8 +17,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 from . import triton_jit as triton
 from .torch_operator import define_operator, is_transformed
 
-# So many queries are few.
-FEW_QUERIES = 16
 # Tiles of keys for each split, at least.
 _LEAST_TILES = 4
 _MOST_SPLITS = 128
@@ -260,10 +258,8 @@ def _decode(
 # ----------------------------------------------------------------------------------------------------- registration
 
 
-def takes_few(queries: int, *arrays: Any) -> bool:
-    """Whether a call has few queries, and nobody wants a derivative of it."""
-    if queries > FEW_QUERIES:
-        return False
+def learns_nothing(*arrays: Any) -> bool:
+    """Whether nobody wants a derivative of a call."""
     if is_transformed():
         return False
     return not (torch.is_grad_enabled() and any(array.requires_grad for array in arrays))
