@@ -17,6 +17,7 @@ import indexical as ix  # noqa: E402
 from indexical import nn  # noqa: E402
 from indexical.run import kernel  # noqa: E402
 from indexical.run.bind import bind  # noqa: E402
+from indexical.run.known import alike  # noqa: E402
 
 SEVERAL = "input x[i], y[i]; let total = sum[i](x[i] * y[i]); let both[i] = x[i] + y[i]; output total, both;"
 RUNNING = "input x[t]; let h[0] = x[0]; let h[t in 1..size(t)] = 0.5 * h[t - 1] + x[t]; output h;"
@@ -123,6 +124,32 @@ def test_another_signature_is_another_kernel(bound: list[str]) -> None:
     assert len({id(known.function) for known in found}) == len(calls)
     program(x, 2)
     assert program(x, 2).dtype == program(x, 2.0).dtype
+
+
+def test_an_array_that_is_given_twice_is_known_again() -> None:
+    """PyTorch's guards refuse what comes twice. A call with other arrays, or of other sizes, is told apart."""
+    program = ix.compile("input x[i], y[i], z[i]; let w[i] = x[i] * y[i] - z[i];")
+    x, y = torch.arange(3.0), torch.ones(3)
+    for _ in range(40):
+        assert program(x, y, x).tolist() == [0.0, 0.0, 0.0]
+    assert program._caller is not None
+    is_alike = program._caller._expected[0].is_alike
+    assert program._caller._expected[0].sized
+    assert is_alike(x, y, x)
+    assert is_alike(y, x, y)
+    assert not is_alike(x, y, y)
+    assert not is_alike(x, x, x)
+    for given in ((y, x, y), (x, y, y), (x, x, x), (torch.ones(4), y, y), (y, torch.ones(4), y)):
+        try:
+            found = program(*given)
+        except ix.CallError:
+            assert given[0].shape != given[1].shape
+        else:
+            assert found.tolist() == (given[0] * given[1] - given[2]).tolist()
+    grown = alike((x, x), of_one_size=True, growing={0: -1})
+    assert grown(x, x)
+    four = torch.ones(4)
+    assert not grown(four, four)  # Of the second, the size was known.
 
 
 def test_a_call_that_was_the_same_for_long_may_change() -> None:

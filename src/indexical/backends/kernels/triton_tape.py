@@ -212,17 +212,14 @@ def _test_for(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
     guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     if not hasattr(guards, "TensorGuards"):
         return None
-    first = {id(x): n for n, x in reversed(list(enumerate(tensors)))}
-    own = [tensors[n] for n in sorted(first.values())]
-    sizes, strides = [list(x.shape) for x in own], [list(x.stride()) for x in own]
-    check: Callable[..., bool] = guards.TensorGuards(*own, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-    if len(own) == len(tensors):
-        return check
-    names = ", ".join(f"t{n}" for n in range(len(tensors)))
-    same = [f"t{n} is t{first[id(x)]} and " for n, x in enumerate(tensors) if first[id(x)] != n]
-    given = ", ".join(f"t{n}" for n in sorted(first.values()))
-    found: Callable[..., bool] = eval(f"lambda {names}: {''.join(same)}check({given})", {"check": check})
-    return found
+    first = [next(n for n, other in enumerate(tensors) if other is x) for x in tensors]
+    own = sorted(set(first))
+    sizes, strides = [list(tensors[n].shape) for n in own], [list(tensors[n].stride()) for n in own]
+    guard = guards.TensorGuards(*(tensors[n] for n in own), dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    same = [f"t{n} is t{m} and " for n, m in enumerate(first) if n != m]
+    names = [", ".join(f"t{n}" for n in places) for places in (range(len(tensors)), own)]
+    both: Callable[..., bool] = eval(f"lambda {names[0]}: {''.join(same)}check({names[1]})", {"check": guard.check})
+    return both if same else guard.check
 
 
 def _layout_of(tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> tuple[Any, ...]:
