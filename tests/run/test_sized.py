@@ -291,3 +291,20 @@ def program(x):
     places = torch.arange(n)
     return (*read([x, places]), *write([places]))
 """
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_axes_that_are_put_in_are_views(learns: bool) -> None:
+    """Of arrays with any strides, and without points."""
+    program = ix.compile("input x[b, h, i], s[b, i]; let y[b, h, i] = x[b, h, i] * s[b, i] + s[b, i];")
+    for size in (3, 0):
+        x = torch.randn(4, 2, size).permute(1, 0, 2).requires_grad_(learns)
+        s = torch.randn(size, 4)[:, ::2].t().requires_grad_(learns)
+        found, expected = settle(program, [x, s]), x * s[:, None] + s[:, None]
+        assert program._caller is not None
+        known = program._caller._expected[0].known.function
+        assert known.__code__.co_names == ("view",)  # type: ignore[attr-defined]
+        assert torch.equal(program(x, s), expected)
+        assert torch.equal(found, expected)
+        if learns:
+            assert all(map(torch.equal, gradients(program(x, s), [x, s]), gradients(expected, [x, s])))

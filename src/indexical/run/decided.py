@@ -19,7 +19,7 @@ from ..records import dataclass
 _POINTS = 1 << 16
 
 # A guard on type, dtype, sizes, strides, device and on whether a gradient is required decides these of an input.
-_ATTRIBUTES = frozenset(("shape", "device", "dtype", "ndim"))
+_ATTRIBUTES = frozenset(("shape", "device", "dtype", "ndim", "is_cpu"))
 _QUESTIONS = frozenset(("is_contiguous", "stride", "numel"))
 _LEARNS = "learns"
 

@@ -199,10 +199,27 @@ class _Sizing(Decided):
                 for keyword in keywords:
                     keyword.value = self.operand(keyword.value)
                 return node
+            case ast.Subscript(ast.Name(name), index) if name in self.inputs and name not in self.growing:
+                return self.spaced(node, self.inputs[name].shape, index)
             case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 return node
             case _:
                 return self.inside(node, self.rewritten)
+
+    def spaced(self, node: ast.Subscript, shape: tuple[int, ...], index: ast.expr) -> Any:
+        """`x[:, None, None]` as a view of this shape, which the library makes in half the time."""
+        sizes, found = iter(shape), []
+        for part in index.elts if isinstance(index, ast.Tuple) else [index]:
+            match part:
+                case ast.Constant(None):
+                    found.append(1)
+                case ast.Slice(None, None, None):
+                    found.append(next(sizes))
+                case _:
+                    return self.inside(node, self.rewritten)
+        view = ast.Attribute(node.value, "view", ast.Load())
+        new = ast.Call(view, [ast.Constant(size) for size in (*found, *sizes)], [])
+        return ast.fix_missing_locations(ast.copy_location(new, node))
 
     def linear(self, node: ast.Call, rows: ast.expr, matrix: ast.expr) -> Any:
         """The product with a matrix that is the same in all calls: what the library would turn in each is turned."""

@@ -209,7 +209,7 @@ def differentiable(
     wholes, reals, needs)` gives a gradient to each tensor whose `needs` is true; `gradients` are those of the outputs
     `found`, None where nobody asks; `call.backward` takes the same, for a call that was made. The fakes take the same
     and give empty tensors of the same shapes, strides and dtypes: they see no values. All arguments but numbers are
-    lists. `call.first(again, tensors, wholes, reals)` gives the first output of plain tensors to autograd, found by
+    lists. `call.first(again, (wholes, reals), *tensors)` gives the first output of plain tensors to autograd, found by
     `again(*tensors)`, or by `run` where that is None or gives None. A second derivative is refused. Operators are
     registered when something records a call: `torch.compile`, a graph, a mode.
     """
@@ -267,7 +267,7 @@ def differentiable(
     register._dynamo_marked_constant = True  # type: ignore[attr-defined]
     plain, first, mapped = _calling_functions(name, run, derive_plainly, derive_first)
     # Its own `apply` asks about transforms, of which there are none where it is called.
-    apply, apply_first = (super(torch.autograd.Function, each).apply for each in (plain, first))
+    apply = super(torch.autograd.Function, plain).apply
 
     def call(tensors: Sequence[Tensor], wholes: Sequence[int] = (), reals: Sequence[float] = ()) -> Sequence[Tensor]:
         given: Any
@@ -293,12 +293,7 @@ def differentiable(
     ) -> list[Any]:
         return flows((wholes, reals), needs, gradients, (*tensors, *found))
 
-    def call_first(
-        again: Callable[..., Any] | None, tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float]
-    ) -> Tensor:
-        return apply_first(again, (wholes, reals), *tensors)  # type: ignore[no-any-return]
-
-    call.backward, call.first = back, call_first  # type: ignore[attr-defined]
+    call.backward, call.first = back, super(torch.autograd.Function, first).apply  # type: ignore[attr-defined]
     return call
 
 

@@ -110,7 +110,7 @@ def attending(
         if recorded:
             recent = tapes.latest(tensors, numbers)
             if recent is not None and recent.learns:
-                return call.first(recent.again, tensors, wholes, reals)
+                return call.first(recent.again, numbers[:2], *tensors)
         recent = lone_tapes.latest(tensors, numbers)
         found = None if recent is None or (recorded and recent.learns) else recent.again(*tensors)
         return None if found is None else found[0]
@@ -155,7 +155,7 @@ def attending(
         if not is_plain(tensors):
             return call(tensors, wholes, reals)[0]
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return call.first(None, tensors, wholes, reals)
+            return call.first(None, (wholes, reals), *tensors)
         return run(tensors, wholes, reals, lone_tapes)[0]
 
     def back(
