@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
@@ -81,6 +82,37 @@ def test_small_arrays_of_a_tape_lie_in_one(driver: Driver, compiled: list[Form])
         addresses.append(written)
     assert addresses.pop() == found.data_ptr()
     assert [after - before for before, after in pairwise(addresses)] == [256, 512]
+
+
+def test_threads_and_streams_have_records_of_their_own(
+    driver: Driver, compiled: list[Form], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver still reads is not written to, and a record is for the stream that it was made for."""
+    kernel, given = loaded()[0], [torch.zeros(8) for _ in range(3)]
+    tape = Tape(given[:1])
+    for _ in range(2):
+        tape.launch(kernel, (3,), (given[0], given[0], 0.5, 7, 1), (64,), 4, 2)
+    tape.run()
+    streams, seen = [5, 5, 6], []
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: streams[0])
+    again = tape.written([])
+
+    def reading(config: Any, _: Any, pointers: Any, *__: Any) -> None:
+        if len(given) > 1:  # The next one comes while this one is read.
+            streams.pop(0)
+            thread = threading.Thread(target=again, args=[given.pop()])
+            thread.start()
+            thread.join()
+        stream = struct.unpack_from("@P", ctypes.string_at(config.value, 40), 32)[0]
+        seen.append((stream, ctypes.c_uint64.from_address(pointers[0]).value))
+
+    expected = [(6, given[1].data_ptr())] * 2 + [(5, given[2].data_ptr())] * 2 + [(5, given[0].data_ptr())] * 2
+    driver.cuLaunchKernelEx.run = reading
+    again(given[0])
+    assert sorted(seen) == sorted(expected)
+    driver.cuLaunchKernelEx.run = driver.launch
+    free = again.__globals__["records"].free
+    assert {stream: len(records) for stream, records in free.items()} == {5: 2, 6: 1}
 
 
 def test_tensors_that_are_given_twice_are_known(driver: Driver, compiled: list[Form]) -> None:

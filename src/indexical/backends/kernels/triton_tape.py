@@ -166,7 +166,7 @@ class Recent(NamedTuple):
     function for it."""
 
     numbers: tuple[Any, ...]
-    count: int
+    arity: int
     is_alike: Callable[..., bool]
     learns: bool
     again: Callable[..., Any]
@@ -183,7 +183,7 @@ class Tapes:
     def latest(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Recent | None:
         """The recent calls that this one is like; None where it is like none."""
         for recent in self.recent:
-            if recent.numbers == numbers and recent.count == len(tensors) and recent.is_alike(*tensors):
+            if recent.numbers == numbers and recent.arity == len(tensors) and recent.is_alike(*tensors):
                 return recent
         return None
 
