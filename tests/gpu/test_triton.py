@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 from tests.backends.triton import attending  # noqa: E402
 from tests.backends.variants import SIZES, VARIANTS  # noqa: E402
 
+from indexical.backends.kernels import triton_gradients  # noqa: E402
 from indexical.plan.target import TRITON  # noqa: E402
 
 # Each dtype and shape is compiled anew: all variants in one of them, some in more.
@@ -135,7 +136,7 @@ def test_tables_learn_in_any_room(name: str, room: float) -> None:
     given = {key: array.cuda() if torch.is_tensor(array) else array for key, array in given.items()}
     weight = torch.randn_like(program(**given).double())
     right = results(program, learning(given, torch.float64), weight, isolate=True)
-    with attending.changed("_STRIPS", room):
+    with attending.changed(triton_gradients, "_STRIPS", room):
         ours = results(program, learning(given), weight)
     for found, expected in zip(ours, right, strict=True):
         scale = max(1.0, expected.abs().max().item())
