@@ -156,8 +156,9 @@ def _maker(tensor: Tensor) -> Any:
     return functools.partial(torch.empty_strided, size, stride, dtype=tensor.dtype, device=tensor.device)
 
 
-# So many layouts are told by guards.
+# So many layouts are told by guards, and so many are remembered.
 _MOST_RECENT = 4
+_MOST_SEEN = 256
 
 
 class Recent(NamedTuple):
@@ -178,6 +179,7 @@ class Tapes:
 
     def __init__(self) -> None:
         self.known: dict[Any, Any] = {}
+        self.seen: dict[Any, None] = {}
         self.recent: tuple[Recent, ...] = ()  # Threads may call at once: it is replaced as a whole.
 
     def latest(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Recent | None:
@@ -200,10 +202,19 @@ class Tapes:
         return found
 
     def add(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...], tape: Tape, results: Sequence[Tensor]) -> None:
-        if tape.is_whole:
-            if len(self.known) >= 64:
-                self.known, self.recent = {}, ()
-            self.known[_layout_of(tensors, numbers)] = tape.written(results)
+        """Know calls like this one from now on, where there was one before: of lengths that never come again, no
+        function is written, which takes longer than all else."""
+        layout = _layout_of(tensors, numbers)
+        if not tape.is_whole:
+            return
+        if layout not in self.seen:
+            if len(self.seen) >= _MOST_SEEN:
+                self.seen = {}
+            self.seen[layout] = None
+            return
+        if len(self.known) >= 64:
+            self.known, self.recent = {}, ()
+        self.known[layout] = tape.written(results)
 
 
 def _test_for(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
