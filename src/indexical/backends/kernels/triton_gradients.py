@@ -191,7 +191,7 @@ class Backward(NamedTuple):
         asked = any(by_query), any(by_key), not strips.heads and any(by_table)
         tilings = (*self.given.tilings[1:], self.given.table_tiling)
         sides = [(tiling, n == 1) for n, tiling in enumerate(tilings)]
-        tables = meeting_tiles(self.program, self.given, list(itertools.compress(sides, asked)), self.tape)
+        tables = iter(meeting_tiles(self.program, self.given, list(itertools.compress(sides, asked)), self.tape))
         if asked[0]:
             self.to_queries(by_query, next(tables))
         elif self.program.normalised:  # The kernel for queries would have made it.

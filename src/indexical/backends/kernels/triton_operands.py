@@ -6,7 +6,7 @@ Memory is linear in queries and keys. This text needs PyTorch and Triton and not
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -220,42 +220,56 @@ _MANY_LABELS = 64 if INTERPRETED else 4096
 
 def meeting_tiles(
     program: Program, given: Operands, sides: Sequence[tuple[Tiling, bool]], tape: Tape
-) -> Iterator[tuple[tuple[Tensor, ...], list[int]]]:
+) -> list[tuple[tuple[Tensor, ...], list[int]]]:
     """For every tile of queries the tiles of keys that it may meet by labels or by a mask, or, `flipped`, the other way
     round: for each of these tilings a table and its strides, nothing where there are neither labels nor a mask."""
     if not program.tiled:
-        yield from (((), []) for _ in sides)
-        return
+        return [((), []) for _ in sides]
     labels = [given.arrays[place] for place in program.tiled]
-    lengths = [given.queries[0].shape[2], given.keys[0].shape[2]]
+    lengths = (given.queries[0].shape[2], given.keys[0].shape[2])
     # What is the same for all batches or heads is looked at once.
     shape = [max(side.shape[axis] if side.stride(axis) else 1 for side in labels) for axis in (0, 1)]
-    strides = [side.stride() for side in labels]
-    grain = 1
-    if len(labels) == 2 and len(sides) * max(lengths) > _MANY_LABELS:
-        grain = min(32, *(min(tiling.rows, tiling.keys) for tiling, _ in sides))
-        labels, strides = _spans_of_labels(labels, lengths, shape, grain, tape)
+    tables = []
     for tiling, flipped in sides:
-        steps, turn = (tiling.rows, tiling.keys), -1 if flipped else 1
-        tiles = tile_count(lengths[::turn][0], steps[::turn][0])
-        table = tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=labels[0].device))
-        numbers = (shape[1], *lengths[::turn])
-        if len(labels) == 1:
-            b, h, *along = strides[0]
+        tiles = tile_count(lengths[flipped], tiling[flipped])
+        tables.append(tape.keep(torch.empty((*shape, tiles, 4), dtype=torch.int32, device=labels[0].device)))
+    if len(labels) == 2:
+        _meet_by_labels(labels, lengths, sides, tables, tape)
+    else:
+        for (tiling, flipped), table in zip(sides, tables, strict=True):
+            b, h, *along = labels[0].stride()
+            turn = -1 if flipped else 1
             places = (b, h, *([0, *along] if program.levels[program.tiled[0]] == "key" else along)[::turn])
-            grid = (shape[0] * shape[1] * tiles,)
-            tape.launch(mask_kernel, grid, (labels[0], table, *places, *numbers), (*steps[::turn],), 4, 1)
-        else:
-            arguments = (*labels[::turn], table, *itertools.chain(*strides[::turn]), *numbers)
-            grid = (shape[0] * shape[1] * tile_count(tiles, 8),)
-            constants = (*steps[::turn], grain, 8, 64 if grain == 1 else 256)
-            tape.launch(labels_kernel, grid, arguments, constants, 8, 1)
-        yield (table,), [0 if shape[0] == 1 else table.stride(0), 0 if shape[1] == 1 else table.stride(1)]
+            arguments = (labels[0], table, *places, shape[1], *lengths[::turn])
+            tape.launch(mask_kernel, (table[..., 0].numel(),), arguments, tiling[:2][::turn], 4, 1)
+    return [((x,), [x.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)]) for x in tables]
+
+
+def _meet_by_labels(
+    labels: Sequence[Tensor],
+    lengths: Sequence[int],
+    sides: Sequence[tuple[Tiling, bool]],
+    tables: Sequence[Tensor],
+    tape: Tape,
+) -> None:
+    """Launch what fills the tables of tiles that meet by their labels: one of queries and one of keys at a time."""
+    shape, strides, grain = tables[0].shape[:2], all_strides(*labels), 1
+    if len(sides) * max(lengths) > _MANY_LABELS:
+        grain = min(32, *(min(tiling[:2]) for tiling, _ in sides))
+        labels, strides = _spans_of_labels(labels, lengths, shape, grain, tape)
+    found = [[(tiling, x) for (tiling, own), x in zip(sides, tables, strict=True) if own == side] for side in (0, 1)]
+    for by_row, by_key in itertools.zip_longest(*found):
+        steps = [step for tiling, _ in (by_row or by_key, by_key or by_row) for step in tiling[:2]]
+        both = [None if each is None else each[1] for each in (by_row, by_key)]
+        programs = sum(tile_count(x.shape[2], 8) for x in both if x is not None)
+        arguments = (*labels, *both, *strides, shape[1], *lengths)
+        constants = (*steps, grain, 8, 64 if grain == 1 else 256)
+        tape.launch(labels_kernel, (shape[0] * shape[1] * programs,), arguments, constants, 8, 1)
 
 
 def _spans_of_labels(
     labels: Sequence[Tensor], lengths: Sequence[int], shape: Sequence[int], grain: int, tape: Tape
-) -> tuple[list[Tensor], list[tuple[int, ...]]]:
+) -> tuple[list[Tensor], list[int]]:
     """The least and the largest label of every so many queries and of every so many keys, and their strides."""
     counts = [tile_count(length, grain) for length in lengths]
     like = labels[0].device
@@ -263,8 +277,8 @@ def _spans_of_labels(
     grid = (shape[0] * shape[1] * sum(tile_count(count, 8) for count in counts),)
     arguments = (*labels, *spans, *all_strides(*labels), shape[1], *lengths)
     tape.launch(spans_kernel, grid, arguments, (grain, 8), 4, 1)
-    steps = [[x.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)] for x in spans]
-    return spans, [(*step, 2) for step in steps]
+    steps = [[*(x.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)), 2] for x in spans]
+    return spans, list(itertools.chain(*steps))
 
 
 def with_banks(

@@ -59,88 +59,84 @@ def ends_of(start, step, tile, length, STEP: tl.constexpr, GRAIN: tl.constexpr):
     return tl.min(tl.load(spans), 1), tl.max(tl.load(spans + 1), 1)
 
 
-@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["n_rows", "n_keys"])  # type: ignore[untyped-decorator]
 def spans_kernel(  # type: ignore[no-untyped-def]
-    label_ptr,
-    other_ptr,
-    span_ptr,
-    other_span_ptr,
-    label_b,
-    label_h,
-    label_at,
-    other_b,
-    other_h,
-    other_at,
-    n_heads,
-    length,
-    other_length,
-    GRAIN: tl.constexpr,
-    OWN: tl.constexpr,
+    row_ptr, key_ptr, row_span_ptr, key_span_ptr, row_b, row_h, row_at, key_b, key_h, key_at, n_heads, n_rows, n_keys,
+    GRAIN: tl.constexpr, OWN: tl.constexpr,
 ):
     """The least and the largest label of every so many queries, and of every so many keys."""
-    spans, others = tl.cdiv(length, GRAIN), tl.cdiv(other_length, GRAIN)
-    programs = tl.cdiv(spans, OWN)
-    both = programs + tl.cdiv(others, OWN)
+    programs = tl.cdiv(tl.cdiv(n_rows, GRAIN), OWN)
+    both = programs + tl.cdiv(tl.cdiv(n_keys, GRAIN), OWN)
     at, turn = tl.program_id(0) // both, tl.program_id(0) % both
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
     if turn < programs:
-        span = turn * OWN + tl.arange(0, OWN)
-        least, most = ends_of(label_ptr + b * label_b + h * label_h, label_at, span, length, GRAIN, 1)
-        found = span_ptr + (far(at, spans) + span) * 2
-        tl.store(found, least, mask=span < spans)
-        tl.store(found + 1, most, mask=span < spans)
+        _store_spans(row_span_ptr, row_ptr + b * row_b + h * row_h, row_at, at, turn, n_rows, GRAIN, OWN)
     else:
-        span = (turn - programs) * OWN + tl.arange(0, OWN)
-        least, most = ends_of(other_ptr + b * other_b + h * other_h, other_at, span, other_length, GRAIN, 1)
-        found = other_span_ptr + (far(at, others) + span) * 2
-        tl.store(found, least, mask=span < others)
-        tl.store(found + 1, most, mask=span < others)
+        _store_spans(key_span_ptr, key_ptr + b * key_b + h * key_h, key_at, at, turn - programs, n_keys, GRAIN, OWN)
 
 
-@triton.jit(do_not_specialize=["length", "other_length"])  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]
+def _store_spans(span_ptr, labels, step, at, turn, length, GRAIN: tl.constexpr, OWN: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Some spans of labels, of one head or of all."""
+    spans = tl.cdiv(length, GRAIN)
+    span = turn * OWN + tl.arange(0, OWN)
+    least, most = ends_of(labels, step, span, length, GRAIN, 1)
+    found = span_ptr + (far(at, spans) + span) * 2
+    tl.store(found, least, mask=span < spans)
+    tl.store(found + 1, most, mask=span < spans)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_keys"])  # type: ignore[untyped-decorator]
 def labels_kernel(  # type: ignore[no-untyped-def]
-    label_ptr,
-    other_ptr,
-    table_ptr,
-    label_b,
-    label_h,
-    label_at,
-    other_b,
-    other_h,
-    other_at,
-    n_heads,
-    length,
-    other_length,
-    STEP: tl.constexpr,
-    OTHER_STEP: tl.constexpr,
-    GRAIN: tl.constexpr,
-    OWN: tl.constexpr,
-    SEVERAL: tl.constexpr,
+    row_ptr, key_ptr, row_table_ptr, key_table_ptr,
+    row_b, row_h, row_at, key_b, key_h, key_at, n_heads, n_rows, n_keys,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, OTHER_ROWS: tl.constexpr, OTHER_KEYS: tl.constexpr,
+    GRAIN: tl.constexpr, OWN: tl.constexpr, SEVERAL: tl.constexpr,
+):
+    """For tiles of queries the tiles of keys that they may meet by their labels, and for tiles of keys those of
+    queries, in tiles of other sizes: both, or one of them. The labels are given, or their spans."""
+    programs = 0 if row_table_ptr is None else tl.cdiv(tl.cdiv(n_rows, ROWS), OWN)
+    both = programs + (0 if key_table_ptr is None else tl.cdiv(tl.cdiv(n_keys, OTHER_KEYS), OWN))
+    at, turn = tl.program_id(0) // both, tl.program_id(0) % both
+    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
+    rows, keys = row_ptr + b * row_b + h * row_h, key_ptr + b * key_b + h * key_h
+    if row_table_ptr is not None and turn < programs:
+        _store_meeting(
+            row_table_ptr, rows, keys, row_at, key_at, at, turn, n_rows, n_keys, ROWS, KEYS, GRAIN, OWN, SEVERAL
+        )
+    if key_table_ptr is not None and turn >= programs:
+        turn -= programs
+        _store_meeting(
+            key_table_ptr, keys, rows, key_at, row_at, at, turn, n_keys, n_rows, OTHER_KEYS, OTHER_ROWS,
+            GRAIN, OWN, SEVERAL,
+        )
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _store_meeting(  # type: ignore[no-untyped-def]
+    table_ptr, labels, others, label_at, other_at, at, turn, length, other_length,
+    STEP: tl.constexpr, OTHER_STEP: tl.constexpr, GRAIN: tl.constexpr, OWN: tl.constexpr, SEVERAL: tl.constexpr,
 ):
     """For some tiles, the tiles whose labels each may meet, from the first to the last, and those that have its one
-    label alone. All labels, or their spans, are read once for so many tiles."""
-    tiles, others = tl.cdiv(length, STEP), tl.cdiv(other_length, OTHER_STEP)
-    programs = tl.cdiv(tiles, OWN)
-    at = tl.program_id(0) // programs
-    tile = (tl.program_id(0) % programs) * OWN + tl.arange(0, OWN)
-    b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    least, most = ends_of(label_ptr + b * label_b + h * label_h, label_at, tile, length, STEP, GRAIN)
+    label alone. All other labels, or their spans, are read once for so many tiles."""
+    tiles, other_tiles = tl.cdiv(length, STEP), tl.cdiv(other_length, OTHER_STEP)
+    tile = turn * OWN + tl.arange(0, OWN)
+    least, most = ends_of(labels, label_at, tile, length, STEP, GRAIN)
     least, most = least[:, None], most[:, None]
     first = tl.full((OWN, SEVERAL), 1 << 30, tl.int32)
     last = tl.full((OWN, SEVERAL), -1, tl.int32)
     full_first, full_last = first, last
     count = tl.zeros((OWN, SEVERAL), tl.int32)
-    other = other_ptr + b * other_b + h * other_h
-    for start in range(0, others, SEVERAL):
-        turn = start + tl.arange(0, SEVERAL)
-        low, high = ends_of(other, other_at, turn, other_length, OTHER_STEP, GRAIN)
-        low, high, turn = low[None, :], high[None, :], turn[None, :]
-        meets = (low <= most) & (high >= least) & (turn < others)
-        first = tl.where(meets, tl.minimum(first, turn), first)
-        last = tl.where(meets, turn, last)
+    for start in range(0, other_tiles, SEVERAL):
+        other = start + tl.arange(0, SEVERAL)
+        low, high = ends_of(others, other_at, other, other_length, OTHER_STEP, GRAIN)
+        low, high, other = low[None, :], high[None, :], other[None, :]
+        meets = (low <= most) & (high >= least) & (other < other_tiles)
+        first = tl.where(meets, tl.minimum(first, other), first)
+        last = tl.where(meets, other, last)
         alone = meets & (low == high) & (least == most)
-        full_first = tl.where(alone, tl.minimum(full_first, turn), full_first)
-        full_last = tl.where(alone, turn, full_last)
+        full_first = tl.where(alone, tl.minimum(full_first, other), full_first)
+        full_last = tl.where(alone, other, full_last)
         count += alone.to(tl.int32)
     found = table_ptr + (far(at, tiles) + tile) * 4
     there, first, last, count = tile < tiles, tl.min(first, 1), tl.max(last, 1), tl.sum(count, 1)
