@@ -150,18 +150,27 @@ REVIEWED: dict[str, str | Path] = {
     "convolution": ROOT / "examples" / "convolution.ix",
     "lstm": ROOT / "examples" / "lstm.ix",
 }
+DOCUMENTS = """input Q[b, h, i, d], K[b, h, i, d], V[b, h, i, e], document[b, i] : i64, slope[h];
+
+let scores[b, h, i, j]  = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) - slope[h] * (i - j);
+let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i, document[b, i] == document[b, j];
+let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+"""
+# What is emitted for a GPU is reviewed of one program, whose kernels have most of what kernels may have.
+GOLDENS = [*((name, backend) for name in REVIEWED for backend in BACKENDS), ("documents", "triton")]
 
 
 def written(name: str, backend: str) -> str:
     """The emitted module, with its kernels imported: those are read where they stand."""
-    program = ix.compile(REVIEWED[name])
-    arrays = stand_ins(program.ir, {}, "f32")[0].arrays
-    call = program._engine.imagine(arrays, "f32", backend, "cpu")
+    program = ix.compile(DOCUMENTS if name == "documents" else REVIEWED[name])
+    dtype: Any = "bf16" if backend == "triton" else "f32"
+    arrays = stand_ins(program.ir, {}, dtype)[0].arrays
+    how = ("torch", "cuda") if backend == "triton" else (backend, "cpu")
+    call = program._engine.imagine(arrays, dtype, *how)
     return program._engine.emitted(call, program.outputs, False)[1].linked()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", REVIEWED)
+@pytest.mark.parametrize(("name", "backend"), GOLDENS)
 def test_it_reads_as_it_was_reviewed(name: str, backend: str) -> None:
     file = GOLDEN / f"{name}_{backend}.py"
     assert written(name, backend) == file.read_text(encoding="utf-8"), (
@@ -187,13 +196,12 @@ def test_names_beyond_ascii_are_kept(text: str, backend: str) -> None:
 
 
 def test_nothing_else_is_reviewed() -> None:
-    expected = {f"{name}_{backend}.py" for name in REVIEWED for backend in BACKENDS}
+    expected = {f"{name}_{backend}.py" for name, backend in GOLDENS}
     assert {file.name for file in GOLDEN.glob("*.py")} == expected
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for name in REVIEWED:
-        for backend in BACKENDS:
-            (GOLDEN / f"{name}_{backend}.py").write_text(written(name, backend), encoding="utf-8")
-    print(f"wrote {2 * len(REVIEWED)} files to {GOLDEN}")
+    for name, backend in GOLDENS:
+        (GOLDEN / f"{name}_{backend}.py").write_text(written(name, backend), encoding="utf-8")
+    print(f"wrote {len(GOLDENS)} files to {GOLDEN}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,8 +52,7 @@ def attend_by_triton(
         functions.append(table_kernel(parts))
     kernels.append(f"{parts.name}_backward_table" if parts.tables else None)
     low.functions += functions
-    used = {word for text in functions for word in HELPERS if f"{word}(" in text}
-    low.kernels.setdefault("triton_tile", set()).update(used)
+    low.kernels.setdefault("triton_tile", set()).update(*map(helpers_in, functions))
     low.kernels.setdefault("triton_attend", set()).add("attending")
     low.text.helpers.setdefault("triton", "")
     maker = low.text.fresh(f"attend_{let.name}")
@@ -88,8 +88,13 @@ HELPERS = (
     *("sums_of", "no_sums"),
     *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
     *("zero_of", "zeros_of", "unusual", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
-    "store_diagonals",
+    *("store_diagonals", "LOG2_E"),
 )
+
+
+def helpers_in(text: str) -> set[str]:
+    """What a kernel uses of the small functions that all kernels share."""
+    return set(HELPERS) & set(re.findall(r"\w+", text))
 
 
 def inside_tests(low: Lowering, attend: Attend, operand: Operand) -> list[Node]:
@@ -220,6 +225,9 @@ def in_slices(terms: Terms, slices: Sequence[Slice], key: ir.Range) -> Cell | No
 def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
     """A test that a pair is in a slice; None where all pairs are."""
     point = build.coord(key.coordinate, key.span)
+    for label, bounds in (("first_key", one.lower), ("key_end", one.upper)):
+        for bound in bounds:
+            terms.label(bound, label)
     facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
     facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in one.upper]
     facts += [build.apply("==", pair, "bool", key.span) for pair in one.labels]

@@ -23,15 +23,17 @@ from .triton_kernels import (
     Kernel,
     Parts,
     edges,
+    in_brackets,
     load_line,
     place_before,
     roots,
     signature_of,
     tag,
+    write_allowed,
     write_exponent,
     write_score,
 )
-from .triton_score import KEY, PAIR, ROW, dot_name
+from .triton_score import KEY, ROW, dot_name
 
 # So many rows of a tile at a time: few, since little is to be compiled for what is rare. And so many programs of the
 # kernel before are looked at by one.
@@ -65,15 +67,13 @@ def forward_again(parts: Parts) -> str:
 def _write_silence(kernel: Kernel) -> None:
     """Tell queries that attend to nothing from those of which all scores are -inf: neither has any weight, but the
     result of the first is 0, and their total infinite, so that all their weights are 0 on the way back."""
-    allowed = kernel.parts.allowed
-    assert allowed is not None
     first, last = _ends(len(kernel.parts.forward), "KEYS", "n_keys")
     kernel.add(2, 'silent = total == float("-inf")', "if tl.max(silent.to(tl.int32), 0) > 0:")
     kernel.add(3, f"heard = tl.zeros(({LEAD},), tl.int32)", f"for k0 in tl.range({first}, {last}, KEYS, num_stages=1):")
     kernel.printer.begin()
     kernel.add(4, "fresh = k0 + tl.arange(0, KEYS) < n_keys", "keys = tl.minimum(k0 + tl.arange(0, KEYS), n_keys - 1)")
-    code = kernel.written(4, allowed, PAIR)
-    kernel.add(4, f"heard += tl.max((({code}) & fresh[None, :]).to(tl.int32), 1)")
+    write_allowed(kernel, 4, "fresh[None, :]")
+    kernel.add(4, "heard += tl.max(allowed.to(tl.int32), 1)")
     start, _ = store_result()
     kernel.add(
         3,
@@ -101,8 +101,8 @@ def query_again(parts: Parts) -> str:
     _write_one_key(kernel)
     write_cotangents(kernel, 3, True, alone=True)
     for number, (cell, _) in enumerate(flows):
-        code = kernel.written(3, cell)
-        kernel.add(3, f"d_q{tag(number)} += tl.where(allowed, ({code}) * k{tag(number)}.to(tl.float32), 0.0)")
+        code = in_brackets(kernel.written(3, cell))
+        kernel.add(3, f"d_q{tag(number)} += tl.where(allowed, {code} * k{tag(number)}.to(tl.float32), 0.0)")
     kernel.add(2, *store_queries(kernel))
     place_before(kernel, body, 2)
     return kernel.text()
@@ -142,7 +142,8 @@ def key_again(parts: Parts) -> str:
     write_score(kernel, 4, True, None)
     write_cotangents(kernel, 4, True, alone=True)
     for dot, q, k in zip(parts.terms.dots, queries, keys, strict=True):
-        kernel.add(4, f"d_{k} += tl.where(allowed, ({key_cotangent(kernel, 4, dot)}) * {q}.to(tl.float32), 0.0)")
+        code = in_brackets(key_cotangent(kernel, 4, dot))
+        kernel.add(4, f"d_{k} += tl.where(allowed, {code} * {q}.to(tl.float32), 0.0)")
     kernel.add(2, *store_keys(kernel))
     place_among(kernel, before, body, 2)
     return kernel.text()

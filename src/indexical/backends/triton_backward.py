@@ -8,7 +8,9 @@ from .triton_kernels import (
     Kernel,
     Parts,
     edges,
+    in_brackets,
     load_line,
+    multiplied,
     place_before,
     roots,
     signature_of,
@@ -21,7 +23,7 @@ from .triton_kernels import (
     write_key_places,
     write_score,
 )
-from .triton_score import GAINED, KEY, LOG2E, NOWHERE, PAIR, ROW, WEIGHT, Cell, Operand, dot_name
+from .triton_score import GAINED, KEY, NOWHERE, PAIR, ROW, WEIGHT, Cell, Operand, dot_name
 
 
 def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool = False) -> None:
@@ -69,7 +71,7 @@ def query_kernel(parts: Parts) -> str:
             "total = tl.load(total_ptr + far(at, n_rows) + rows)",
             f"delta = sums_of(given, {start}, near, out_row, out_e, CARRIED, CARRIED_PADDED)",
             "if gain_ptr is not None:",
-            f"    gain = tl.load(gain_ptr + far(at, n_rows) + rows) * {float(LOG2E)}",
+            "    gain = tl.load(gain_ptr + far(at, n_rows) + rows) * LOG2_E",
             "    delta -= gain",
             "tl.store(delta_ptr + far(at, n_rows) + rows, delta)",
         )
@@ -113,7 +115,7 @@ def query_kernel(parts: Parts) -> str:
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
             kernel.add(indent, f"if WANT_Q{tag(number)}:")
-            dot = f'tl.dot(({code}).to({k}.dtype), {k}, {name}, input_precision="ieee")'
+            dot = f'tl.dot({in_brackets(code)}.to({k}.dtype), {k}, {name}, input_precision="ieee")'
             kernel.add(indent + 1, f"{name} = {dot}")
         for operand in summed:
             cells = [flow[operand.expr][0] for flow in flows]
@@ -125,7 +127,7 @@ def query_kernel(parts: Parts) -> str:
         for operand in paired:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
-            code = code if factor is None else f"({code}) * {show(printer.written(factor, NOWHERE))}"
+            code = code if factor is None else multiplied(in_brackets(code), show(printer.written(factor, NOWHERE)))
             code = _kept(kernel, code, is_partial)
             there = "(places[:, None] < n_rows - t0)" + (" & fresh[None, :]" if is_partial else "")
             kernel.add(indent, f"if WANT_{operand.name}:")
@@ -147,7 +149,7 @@ def query_kernel(parts: Parts) -> str:
         if operand in summed:
             factor = parts.cotangents[operand.expr][1]
             code = f"({name} - mean * share_{operand.name})" if halved else name
-            terms.append(code if factor is None else f"{code} * {show(printer.written(factor, NOWHERE))}")
+            terms.append(code if factor is None else multiplied(code, show(printer.written(factor, NOWHERE))))
         if operand.expr in of_sink:
             cells = [cell for cell in of_sink[operand.expr] if cell is not None]
             terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
@@ -184,7 +186,7 @@ def store_queries(kernel: Kernel) -> list[str]:
     for number, expr in enumerate(kernel.parts.terms.dots):
         factor = kernel.parts.cotangents[expr][1]
         name, width = f"d_q{tag(number)}", width_of(number)
-        code = name if factor is None else f"{name} * {show(kernel.printer.written(factor, NOWHERE))}"
+        code = name if factor is None else multiplied(name, show(kernel.printer.written(factor, NOWHERE)))
         start = f"{name}_ptr + b * {name}_b + h * {name}_h + far(t0, {name}_row)"
         store = f"store_tile({start}, {code}, places, n_rows - t0, {name}_row, {name}_d, {width})"
         lines += [f"if WANT_Q{tag(number)}:", f"    {store}"]
@@ -264,7 +266,8 @@ def key_kernel(parts: Parts) -> str:
             code = key_cotangent(kernel, indent, expr)
             q, name = queries[number], f"d_k{tag(number)}"
             kernel.add(indent, f"if WANT_K{tag(number)}:")
-            kernel.add(indent + 1, f'{name} = tl.dot(({code}).to({q}.dtype), {q}, {name}, input_precision="ieee")')
+            dot = f'tl.dot({in_brackets(code)}.to({q}.dtype), {q}, {name}, input_precision="ieee")'
+            kernel.add(indent + 1, f"{name} = {dot}")
         for operand in learned:
             code = _kept(kernel, kernel.written(indent, parts.cotangents[operand.expr][0]), is_partial)
             kernel.add(indent, f"if WANT_{operand.name}:")
@@ -272,7 +275,7 @@ def key_kernel(parts: Parts) -> str:
     for operand in learned:
         factor = parts.cotangents[operand.expr][1]
         name = f"d_{operand.name}"
-        code = name if factor is None else f"{name} * {show(printer.written(factor, NOWHERE))}"
+        code = name if factor is None else multiplied(name, show(printer.written(factor, NOWHERE)))
         kernel.add(2, f"if WANT_{operand.name}:")
         kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
     lines = store_keys(kernel)
@@ -309,7 +312,7 @@ def store_keys(kernel: Kernel) -> list[str]:
         factor = kernel.parts.cotangents[expr][1]
         name, width = f"d_k{tag(number)}", width_of(number)
         alone = factor is None or _varies(factor)
-        code = name if factor is None or alone else f"{name} * {show(kernel.printer.written(factor, NOWHERE))}"
+        code = name if factor is None or alone else multiplied(name, show(kernel.printer.written(factor, NOWHERE)))
         start = f"{name}_ptr + b * {name}_b + shared * {name}_h + far(t0, {name}_key)"
         store = f"store_tile({start}, {code}, places, n_keys - t0, {name}_key, {name}_d, {width})"
         lines += [f"if WANT_K{tag(number)}:", f"    {store}"]

@@ -22,10 +22,10 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_ import (
-    HELPERS,
     WIDEST,
     array_of,
     comparing,
+    helpers_in,
     host_number,
     in_slices,
     inside_tests,
@@ -35,8 +35,8 @@ from .triton_ import (
     told,
     where_shared,
 )
-from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of
-from .triton_score import KEY, NOWHERE, PAIR, ROW, Cell, Operand, Terms, dot_name
+from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of, write_allowed
+from .triton_score import KEY, NOWHERE, ROW, Cell, Operand, Terms, dot_name
 
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
 Bounds: TypeAlias = "list[tuple[Cell | None, Cell | None]]"
@@ -55,10 +55,11 @@ class Packed(Terms):
 
     def _lead(self, operand: Operand) -> list[Cell]:
         """The place of an array at the heads of the rows."""
-        label, (b, h, *_) = f"{operand.name}_at", operand.strides
+        name, (b, h, *_) = operand.name, operand.strides
         lead: Node = fill("{p} + b * {s}", p=operand.pointer, s=b)
         own: Node = fill("h * {s}", s=h)
-        return [Cell(NOWHERE, "whole", lambda: lead, (), label), Cell(ROW, "whole", lambda: own, (), label)]
+        heads = Cell(ROW, "whole", lambda: own, (), f"{name}_heads")
+        return [Cell(NOWHERE, "whole", lambda: lead, (), f"{name}_at"), heads]
 
 
 def decoded(
@@ -72,7 +73,7 @@ def decoded(
     text = decode_kernel(parts, bounds, pages is not None)
     low.functions.append(text)
     low.kernels.setdefault("triton_launch", set()).add("launch")
-    used = {word for word in HELPERS if f"{word}(" in text}
+    used = helpers_in(text)
     if used:
         low.kernels.setdefault("triton_tile", set()).update(used)
     used = {word for word in _FUNCTIONS if f"{word}(" in text}
@@ -277,8 +278,7 @@ def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool
         dot = f"one_dot(q{tag(number)}, {k})" if step == "1" else dot
         kernel.add(indent, f"{dot_name(number)} = {dot}")
     kernel.printer.masked = True
-    kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
-    kernel.add(indent, 'score = tl.where(allowed, score, float("-inf"))')
+    kernel.add(indent, f'score = tl.where(allowed, {kernel.written(indent, parts.score)}, float("-inf"))')
     kernel.add(indent, _keys("v", "CARRIED, CARRIED_PADDED", paged))
     assert parts.scale is not None
     return kernel.written(indent, parts.scale)
@@ -293,10 +293,7 @@ def _places(kernel: Kernel, indent: int, step: str) -> None:
         f"near = tl.minimum(tl.arange(0, {step}), stop - 1 - k0)",
         "keys = k0 + near",
     )
-    test = "(positions < stop)[None, :]"
-    if kernel.parts.allowed is not None:
-        test = f"({kernel.written(indent, kernel.parts.allowed, PAIR)}) & {test}"
-    kernel.add(indent, f"allowed = {test}")
+    write_allowed(kernel, indent, "(positions < stop)[None, :]")
 
 
 def _keys(name: str, width: str, paged: bool) -> str:

@@ -15,7 +15,7 @@ from .triton_kernels import (
     write_dots,
     write_score,
 )
-from .triton_score import KEY
+from .triton_score import KEY, PAIR
 
 
 def forward_kernel(parts: Parts) -> str:
@@ -37,7 +37,7 @@ def forward_kernel(parts: Parts) -> str:
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
         write_score(kernel, indent, is_partial, "fresh[None, :]")
-        scale = None if parts.scale is None else kernel.written(indent, parts.scale)
+        scale = None if parts.scale is None else kernel.written(indent, parts.scale, PAIR)
         kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
         if scale is None:
             kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')

@@ -9,14 +9,15 @@ from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..plan.steps import Dot
 from ..records import dataclass
-from .code import Node, fill, show
-from .triton_score import PAIR, Axis, Cell, Operand, Printer, Terms, dot_name
+from .code import Node, chain, fill, show
+from .triton_printer import Printer
+from .triton_score import PAIR, Axis, Cell, Operand, Terms, dot_name
 
 WORDS = frozenset(
     (
         *("tl", "triton", "torch", "math", "b", "h", "at", "near", "rows", "keys", "tiles", "t0", "t1", "k0", "r0"),
         *("turn", "tile", "fresh", "gain", "lead", "program", "programs", "marks"),
-        *("score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "scale"),
+        *("score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "LOG2_E"),
         *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
         *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
         *(
@@ -209,8 +210,7 @@ class Kernel:
             if self.parts.tiled:
                 own = "KEYS" if step == "ROWS" else "ROWS"
                 self.add(indent, f"met = table_ptr + b * table_b + h * table_h + (t0 // {own}) * 4")
-                found = ", ".join(f"tl.load(met + {n})" for n in range(4))
-                self.add(indent, f"{', '.join(names)} = within({', '.join(names)}, {found})")
+                self.add(indent, f"{', '.join(names)} = within({', '.join(names)}, met)")
         count = len(blocks)
         for last in range(count - 1, 0, -1):
             for number in range(last):
@@ -264,7 +264,7 @@ class Kernel:
             before = "turn" if number == 0 else f"turn - {names[number - 1]}"
             tile = f"tl.where(turn < {names[number]}, {tiles[number].format(turn=before)}, {tile})"
         start = "k0" if step == "KEYS" else "r0"
-        self.add(indent + 1, f"{start} = ({tile}) * {step}")
+        self.add(indent + 1, f"{start} = {tile} * {step}")
         self.printer.begin()
         yield is_partial, indent + 1
 
@@ -343,6 +343,16 @@ def load_line(name: str, place: str, near: str, head: str, width: str) -> str:
     return f"{name} = load_tile({start}, {near}, {name}_step, {width})"
 
 
+def in_brackets(code: str) -> str:
+    """An expression as part of another one."""
+    return code if code.isidentifier() else f"({code})"
+
+
+def multiplied(name: str, factor: str) -> str:
+    """A value times a number, which may be 1 divided by others."""
+    return f"{name} / {factor.removeprefix('1.0 / ')}" if factor.startswith("1.0 / ") else f"{name} * {factor}"
+
+
 def width_of(number: int) -> str:
     return f"WIDTH{tag(number)}, PADDED{tag(number)}"
 
@@ -365,13 +375,20 @@ def write_score(kernel: Kernel, indent: int, is_partial: bool, test: str | None)
     parts = kernel.parts
     kernel.printer.masked = is_partial
     if is_partial:
-        tests = [] if parts.allowed is None else [kernel.written(indent, parts.allowed, PAIR)]
-        tests += [] if test is None else [test]
-        kernel.add(indent, f"allowed = {tests[0] if len(tests) == 1 else ' & '.join(f'({test})' for test in tests)}")
-    kernel.add(indent, f"score = {kernel.written(indent, parts.score)}")
+        write_allowed(kernel, indent, test)
+    score = kernel.written(indent, parts.score)
     if is_partial:
         absent = "0.0" if parts.scale is None else 'float("-inf")'
-        kernel.add(indent, f"score = tl.where(allowed, score, {absent})")
+        score = f"tl.where(allowed, {score}, {absent})"
+    kernel.add(indent, f"score = {score}")
+
+
+def write_allowed(kernel: Kernel, indent: int, test: str | None) -> None:
+    """The pairs of a tile that the guard keeps, and a further test."""
+    tests = [] if kernel.parts.allowed is None else [kernel.printer.written(kernel.parts.allowed, PAIR, 100)]
+    tests += [] if test is None else [fill(test)]
+    kernel.pour(indent)
+    kernel.add(indent, f"allowed = {show(chain('&', tests))}")
 
 
 def write_exponent(kernel: Kernel, indent: int) -> str:

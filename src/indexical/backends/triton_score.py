@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from fractions import Fraction
@@ -19,19 +18,15 @@ from ..plan.steps import Dot
 from ..records import dataclass
 from ..transform.slopes import partials
 from .code import (
-    Call,
     Name,
     Node,
     Number,
-    Slice,
     call,
     chain,
     fill,
-    index,
     infix,
     method,
     negative,
-    rebuilt,
     show,
     spelled,
 )
@@ -59,9 +54,26 @@ class Cell:
     kind: Kind
     make: Callable[..., Node]
     parts: tuple[Cell, ...] = ()
-    label: str = "part"
+    label: str = ""
     plain: bool = False
     operand: Operand | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called where it has a line of its own: as it is labelled, or by its kind and axes."""
+        kinds = {"whole": ("number", "row_place", "key_place", "distance"), "bool": ("holds",) * 4}
+        words = kinds.get(self.kind, ("factor", "row_term", "key_term", "term"))
+        return self.label or words[(NOWHERE, ROW, KEY, PAIR).index(self.axes)]
+
+    @property
+    def subject(self) -> str:
+        """The name of what it is made of above all, which varies with most; nothing where that has none."""
+        if self.operand is not None:
+            return self.operand.name
+        if not self.parts:
+            code = show(self.make())
+            return code if code.isidentifier() else ""
+        return next(filter(None, (part.subject for part in sorted(self.parts, key=lambda part: -len(part.axes)))), "")
 
 
 @dataclass(eq=False)
@@ -140,12 +152,13 @@ class Terms:
             case ir.Const(value):
                 return _plain(Number(repr(float(value))), "real")
             case ir.Map("+" | "-" | "*" as op, (left, right)) if self.value(expr).axes == PAIR:
-                return self.joined(op, (self.real(left), self.real(right)), "real")
+                return self.joined(op, (self.real(left), self.real(right)), "real", "distance")
             case ir.Map("neg", (operand,)):
                 return self._unary(lambda x: negative(x), self.real(operand), "real")
             case ir.Map("abs" | "max" | "min" | "clamp" as op, arguments) if self.value(expr).axes == PAIR:
                 return self._function(op, tuple(map(self.real, arguments)), "real")
-        return self._unary(lambda x: method(x, "to", "tl.float32"), self.value(expr), "real")
+        whole = self.value(expr)
+        return self._unary(lambda x: method(x, "to", "tl.float32"), whole, "real", _about("real", whole))
 
     def _made(self, expr: ir.Expr) -> Cell:
         kind = expr.type.kind
@@ -215,7 +228,7 @@ class Terms:
         spelling = (self.fast and row.triton.fast) or row.triton.call
         if spelling.count("{0}") > 1:
             cells = (self._named(cells[0]), *cells[1:])
-        return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells)
+        return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells, _about(op, *cells))
 
     def _named(self, cell: Cell) -> Cell:
         """The cell, which is used several times and so has a name."""
@@ -231,8 +244,10 @@ class Terms:
         if not others or not scalar:
             return self._times(cells)
         number = self._times(scalar)
-        number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
-        return self.joined("*", (self._times(others), number), "real")
+        label = _about("scaled", number) if _reads_array(number) else "scale"
+        number = Cell(NOWHERE, "real", number.make, number.parts, label, number.plain)
+        product = self._times(others)
+        return self.joined("*", (product, number), "real", _about("scaled", product))
 
     def _times(self, cells: list[tuple[Cell, bool]]) -> Cell:
         result: Cell | None = None
@@ -244,9 +259,14 @@ class Terms:
         assert result is not None
         return result
 
-    def joined(self, op: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
+    def joined(self, op: str, cells: tuple[Cell, ...], kind: Kind, label: str = "") -> Cell:
         """Cells side by side with a sign between them."""
-        return Cell(_joint(cells), kind, lambda *codes: chain(op, list(codes)), cells)
+        return Cell(_joint(cells), kind, lambda *codes: chain(op, list(codes)), cells, label)
+
+    def label(self, expr: ir.Expr, label: str) -> None:
+        """Say what a value is called, unless it is a name or called something already."""
+        cell = self.value(expr)
+        cell.label = cell.label or label
 
     def all_of(self, cells: Iterable[Cell]) -> Cell | None:
         """A test that all of these hold; None where there are none."""
@@ -258,8 +278,8 @@ class Terms:
     def _call(self, function: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
         return Cell(_joint(cells), kind, lambda *codes: call(function, *codes), cells)
 
-    def _unary(self, make: Callable[[Node], Node], cell: Cell, kind: Kind) -> Cell:
-        return Cell(cell.axes, kind, make, (cell,))
+    def _unary(self, make: Callable[[Node], Node], cell: Cell, kind: Kind, label: str = "") -> Cell:
+        return Cell(cell.axes, kind, make, (cell,), label)
 
     # -------------------------------------------------------------------- operands
 
@@ -271,6 +291,8 @@ class Terms:
         axes |= KEY if self.key in coordinates else NOWHERE
         label = expr.tensor if isinstance(expr, ir.Read) else "known"
         table = table_of(expr, self.row, self.key)
+        if label in self.taken and len(axes) == 1:
+            label = f"{''.join(axes)}_{label}"
         operand = Operand(expr, self.fresh(label), axes, table)
         self.operands.append(operand)
         parts = self._lead(operand)
@@ -281,7 +303,8 @@ class Terms:
         for axis, name in (("row", "rows"), ("key", "keys")):
             if axis in axes and table is None:
                 stride = f"{operand.name}_{axis}"
-                own = Cell(ROW if axis == "row" else KEY, "whole", self._offset(name, stride), (), f"{operand.name}_at")
+                place = f"{operand.name}_{name}"
+                own = Cell(ROW if axis == "row" else KEY, "whole", self._offset(name, stride), (), place)
                 parts.append(own)
         kind = expr.type.kind
 
@@ -369,11 +392,23 @@ def dot_name(number: int) -> str:
 
 def constant(value: int | Fraction, kind: Kind) -> Node:
     """A number as it is written."""
+    if value == LOG2E:
+        return Name("LOG2_E")
     return Number(repr(float(value)) if kind == "real" else str(value))
 
 
 def _plain(code: Node, kind: Kind) -> Cell:
     return Cell(NOWHERE, kind, lambda: code, plain=True)
+
+
+def _about(word: str, *cells: Cell) -> str:
+    """A label for what is made of cells: the word, and what it is about."""
+    subject = next((cell.subject for cell in cells if cell.subject), "value")
+    return f"{word}_{subject}"
+
+
+def _reads_array(cell: Cell) -> bool:
+    return cell.operand is not None or any(map(_reads_array, cell.parts))
 
 
 def _joint(cells: Iterable[Cell]) -> frozenset[Axis]:
@@ -405,73 +440,3 @@ def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     if isinstance(right, ir.Const) and right.value == 1:
         return left
     return build.apply("*", (left, right), "real", left.span)
-
-
-class Printer:
-    """Lines of one kernel: `outer` before its loops, `inner` in them. A kernel loops over the tiles of the axes
-    `inside`; its tiles lie `flipped` where keys come first. `banks` have the loads of tables that come as tiles."""
-
-    def __init__(self, inside: frozenset[Axis], flipped: bool, taken: set[str]) -> None:
-        self.inside, self.flipped, self.taken = inside, flipped, taken
-        self.names: dict[Cell, str] = {}
-        self.uses: Counter[Cell] = Counter()
-        self.outer: list[tuple[str, Node]] = []
-        self.inner: list[tuple[str, Node]] = []
-        self.own: set[str] = set()
-        self.masked = False
-        self.banks: dict[Operand, Node] = {}
-
-    def count(self, roots: Iterable[Cell]) -> None:
-        """Take note of what the roots use, before any of them is written."""
-        waiting = list(roots)
-        self.uses.update(waiting)
-        while waiting:
-            for part in waiting.pop().parts:
-                if not self.uses[part]:
-                    waiting.append(part)
-                self.uses[part] += 1
-
-    def begin(self) -> None:
-        """Begin the body of another loop."""
-        self.names = {cell: name for cell, name in self.names.items() if not self.inside & cell.axes}
-        self.inner = []
-        self.own = set(self.names.values())
-
-    def written(self, cell: Cell, axes: frozenset[Axis] | None = None) -> Node:
-        """The code of a cell, for use beside values with these axes."""
-        axes = cell.axes if axes is None else axes
-        if cell in self.names:
-            return self._aligned(Name(self.names[cell]), cell.axes, axes)
-        if cell.operand is not None and cell.operand in self.banks:
-            code = self.banks[cell.operand]
-        else:
-            code = cell.make(*(self.written(part, cell.axes) for part in cell.parts))
-            if self.masked and cell.operand is not None and cell.operand.table is not None:
-                code = _masked(code)
-        if isinstance(code, Name | Number) or (cell.axes == axes and self.uses[cell] <= 1 and len(show(code)) < 80):
-            return self._aligned(code, cell.axes, axes)
-        return self._aligned(Name(self.name(cell, code)), cell.axes, axes)
-
-    def name(self, cell: Cell, code: Node) -> str:
-        """Give a cell a name, at the place where it varies with no more than is there."""
-        name, number = cell.label, 1
-        while name in self.own or name in self.taken:
-            number += 1
-            name = f"{cell.label}_{number}"
-        self.names[cell] = name
-        self.own.add(name)
-        (self.inner if self.inside & cell.axes else self.outer).append((name, code))
-        return name
-
-    def _aligned(self, code: Node, own: frozenset[Axis], axes: frozenset[Axis]) -> Node:
-        if axes != PAIR or not own or own == PAIR:
-            return code
-        first = (own == ROW) != self.flipped
-        return index(code, Slice(), None) if first else index(code, None, Slice())
-
-
-def _masked(code: Node) -> Node:
-    """A load that reads nothing where a pair is not allowed."""
-    if isinstance(code, Call) and code.function == Name("tl.load"):
-        return Call(code.function, code.arguments, (("mask", Name("allowed")), ("other", Number("0.0"))))
-    return rebuilt(code, _masked)

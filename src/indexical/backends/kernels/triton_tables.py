@@ -5,7 +5,7 @@ by labels or by a mask, and what is read from a table and summed for it. This te
 import triton.language as tl
 
 from . import triton_jit as triton
-from .triton_tile import far
+from .triton_tile import LOG2_E, far
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -43,7 +43,7 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
     rows = r0 + tl.arange(0, ROWS)
     if gain_ptr is not None:
-        delta -= tl.load(gain_ptr + far(at, n_rows) + rows, mask=rows < n_rows, other=0.0) * 1.4426950408889634
+        delta -= tl.load(gain_ptr + far(at, n_rows) + rows, mask=rows < n_rows, other=0.0) * LOG2_E
     tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
 
 

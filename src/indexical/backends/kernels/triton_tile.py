@@ -7,6 +7,7 @@ import triton.language as tl
 from . import triton_jit as triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+LOG2_E = 1.4426950408889634 if INTERPRETED else tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -51,7 +52,7 @@ else:
     @triton.jit
     def fast_sigmoid(x):  # type: ignore[no-untyped-def]
         """The logistic function by the hardware's reciprocal, to 22 bits: a division takes eight times as long."""
-        y = 1.0 + tl.exp2(x * -1.4426950408889634)
+        y = 1.0 + tl.exp2(x * -LOG2_E)
         return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1)
 
     @triton.jit
@@ -138,8 +139,9 @@ def tiles_of(first, beyond, full_first, full_beyond, STEP: tl.constexpr):  # typ
 
 
 @triton.jit
-def within(begin, full_begin, full_end, end, low, full_low, full_high, high):  # type: ignore[no-untyped-def]
-    """The tiles of both of two sets of tiles, full where they are so in both."""
+def within(begin, full_begin, full_end, end, met):  # type: ignore[no-untyped-def]
+    """The tiles of a set that are met by a table, whose row this is; full where they are so in both."""
+    low, full_low, full_high, high = tl.load(met), tl.load(met + 1), tl.load(met + 2), tl.load(met + 3)
     begin = tl.maximum(begin, low)
     end = tl.maximum(tl.minimum(end, high), begin)
     full_begin = tl.minimum(tl.maximum(tl.maximum(full_begin, full_low), begin), end)
