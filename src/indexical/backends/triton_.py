@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,8 +26,9 @@ from .scope import Place, Scope
 from .triton_again import forward_again, key_again, query_again
 from .triton_backward import key_kernel, query_kernel, table_kernel
 from .triton_forward import forward_kernel
-from .triton_kernels import WORDS, Parts
+from .triton_kernels import Parts
 from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
+from .triton_words import helpers_in, number_name
 
 # The widest head that a kernel takes.
 WIDEST = 256
@@ -83,20 +83,6 @@ def attend_by_triton(
     return code, unlearned, chain("and", tests)
 
 
-HELPERS = (
-    *("tanh", "fast_tanh", "fast_sigmoid", "far", "load_tile", "store_tile", "tiles_of", "places_of"),
-    *("sums_of", "no_sums"),
-    *("within", "in_order", "behind", "partial_tile", "absorb", "beside"),
-    *("zero_of", "zeros_of", "unusual", "one_dot", "absorb_one", "load_bank", "load_bank_column", "bank_number"),
-    *("store_diagonals", "LOG2_E"),
-)
-
-
-def helpers_in(text: str) -> set[str]:
-    """What a kernel uses of the small functions that all kernels share."""
-    return set(HELPERS) & set(re.findall(r"\w+", text))
-
-
 def inside_tests(low: Lowering, attend: Attend, operand: Operand) -> list[Node]:
     """Tests that a table is read within its bounds, on sizes."""
     table = operand.table
@@ -142,7 +128,7 @@ def parts_of(
     """The score, the guard and the tiles of an attention, as values of a kernel."""
     attention = attend.attention
     fast = low.dtypes[let.name] in ("f16", "bf16")
-    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, set(WORDS))
+    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast)
     pairs = attend.pairs
     assert pairs is not None
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
@@ -193,18 +179,13 @@ def _tiled(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, ...]:
     return ()
 
 
-def told(variable: str) -> str:
-    """The parameter of a kernel for a variable of the host."""
-    return f"{variable}_" if variable in WORDS else variable
-
-
 def host_number(low: Lowering, expr: ir.Expr) -> str | None:
     """The parameter of a kernel for a number that the host knows; None for anything else."""
     match expr:
         case ir.Size(coordinate):
-            return told(low.sizes[coordinate])
+            return number_name(low.sizes[coordinate])
         case ir.Read(tensor, ()) if low.stored[tensor].python:
-            return told(low.stored[tensor].variable)
+            return number_name(low.stored[tensor].variable)
     return None
 
 
@@ -225,7 +206,7 @@ def in_slices(terms: Terms, slices: Sequence[Slice], key: ir.Range) -> Cell | No
 def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
     """A test that a pair is in a slice; None where all pairs are."""
     point = build.coord(key.coordinate, key.span)
-    for label, bounds in (("first_key", one.lower), ("key_end", one.upper)):
+    for label, bounds in (("key_start", one.lower), ("key_end", one.upper)):
         for bound in bounds:
             terms.label(bound, label)
     facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
@@ -267,7 +248,7 @@ def operands_of(
             low.text.assign(names[1], operands.operand(low, attend.attention.value, key, carry, frame, let))
         keys, value = [Name(names[0])], Name(names[1])
     arrays = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
-    known = {told(v): v for v in (*low.sizes.values(), *scalars(low))}
+    known = {number_name(v): v for v in (*low.sizes.values(), *scalars(low))}
     numbers: dict[str, list[Node]] = {
         kind: [Name(known[n]) for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")
     }

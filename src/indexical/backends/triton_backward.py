@@ -364,8 +364,8 @@ def table_kernel(parts: Parts) -> str:
         "moved = near_rows[:, None] + near_columns[None, :]",
     )
     for operand, bank in kernel.printer.banks.items():  # The same for all tiles of a diagonal.
-        kernel.add(1, f"{operand.name}_bank = {show(bank)}")
-        kernel.printer.banks[operand] = Name(f"{operand.name}_bank")
+        kernel.add(1, f"bank_{operand.name} = {show(bank)}")
+        kernel.printer.banks[operand] = Name(f"bank_{operand.name}")
     body = len(kernel.lines)
     for operand in parts.tables:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")

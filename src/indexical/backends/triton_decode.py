@@ -25,23 +25,20 @@ from .triton_ import (
     WIDEST,
     array_of,
     comparing,
-    helpers_in,
     host_number,
     in_slices,
     inside_tests,
     operands_of,
     relation_of,
     scalars,
-    told,
     where_shared,
 )
-from .triton_kernels import WORDS, Kernel, Parts, place_before, roots, tag, width_of, write_allowed
+from .triton_kernels import Kernel, Parts, place_before, roots, tag, width_of, write_allowed
 from .triton_score import KEY, NOWHERE, ROW, Cell, Operand, Terms, dot_name
+from .triton_words import FEW_HELPERS, helpers_in, number_name
 
 # The ends of the keys of each row, for each slice of a domain; None for the first or the last key of all.
 Bounds: TypeAlias = "list[tuple[Cell | None, Cell | None]]"
-
-_FUNCTIONS = "few_rows some_keys split_of store_split paged_keys peak_of_silence".split()
 
 
 class Packed(Terms):
@@ -73,13 +70,12 @@ def decoded(
     text = decode_kernel(parts, bounds, pages is not None)
     low.functions.append(text)
     low.kernels.setdefault("triton_launch", set()).add("launch")
-    used = helpers_in(text)
-    if used:
-        low.kernels.setdefault("triton_tile", set()).update(used)
-    used = {word for word in _FUNCTIONS if f"{word}(" in text}
+    if shared := helpers_in(text):
+        low.kernels.setdefault("triton_tile", set()).update(shared)
+    used = {"decoding", "learns_nothing", *helpers_in(text, FEW_HELPERS)}
     if pages is not None and not _is_ours(low, pages):
         used.add("pages_inside")
-    low.kernels.setdefault("triton_decode", set()).update({"decoding", "learns_nothing", *used})
+    low.kernels.setdefault("triton_decode", set()).update(used)
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
     more |= where_shared(parts, frame)
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
@@ -142,7 +138,7 @@ def _parts(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Page
     dots = compared(attend)
     fast = low.dtypes[let.name] in ("f16", "bf16")
     row = frame.row if frame.row is not None else NO_ROW
-    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, set(WORDS))
+    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast)
     score, scale = terms.in_base_two(attention.score)
     allowed = in_slices(terms, attend.keys, attention.key)
     bounds = [(_extreme(terms, "max", one.lower), _extreme(terms, "min", one.upper)) for one in attend.keys]
@@ -389,7 +385,7 @@ def _paged_call(
         low, arrays.in_order(low, rows, (*frame.batch[:1], place)), (*frame.batch[:1], place), scope
     )
     given = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
-    known: dict[str, Node] = {told(v): Name(v) for v in (*low.sizes.values(), *scalars(low))}
+    known: dict[str, Node] = {number_name(v): Name(v) for v in (*low.sizes.values(), *scalars(low))}
     known["page_size"] = sizes.number(low, pages.slots)
     numbers = {kind: [known[n] for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")}
     query = operands.operand(low, dot.query, frame.row, compares, frame, let)

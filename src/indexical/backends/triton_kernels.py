@@ -12,44 +12,7 @@ from ..records import dataclass
 from .code import Node, chain, fill, show
 from .triton_printer import Printer
 from .triton_score import PAIR, Axis, Cell, Operand, Terms, dot_name
-
-WORDS = frozenset(
-    (
-        *("tl", "triton", "torch", "math", "b", "h", "at", "near", "rows", "keys", "tiles", "t0", "t1", "k0", "r0"),
-        *("turn", "tile", "fresh", "gain", "lead", "program", "programs", "marks"),
-        *("score", "allowed", "p", "dp", "d_score", "delta", "total", "peak", "weight", "acc", "LOG2_E"),
-        *("n_heads", "n_rows", "n_keys", "group", "count", "level", "given", "out", "v", "positions"),
-        *("ROWS", "KEYS", "GROUP", "STEP", "met", "table", "member", "shared", "head", "places", "start", "dp"),
-        *(
-            "gained",
-            "mean",
-            "d_sink",
-            "odd",
-            "first",
-            "beyond",
-            "stop",
-            "found",
-            "page",
-            "slot",
-            "page_size",
-            "CARRIED",
-            "heard",
-            "nobody",
-            "silent",
-            "there",
-            "top",
-            "ahead",
-            "moved",
-            "skewed",
-            "strip",
-            "low",
-            "place",
-            "slots",
-            "skipped",
-            "span",
-        ),
-    )
-)
+from .triton_words import WORDS
 
 ALONE = "one query or key"
 

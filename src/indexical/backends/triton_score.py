@@ -30,6 +30,7 @@ from .code import (
     show,
     spelled,
 )
+from .triton_words import array_name
 
 Axis: TypeAlias = Literal["row", "key"]
 
@@ -116,14 +117,13 @@ class Terms:
     dots: dict[ir.Expr, Dot]
     number: Callable[[ir.Expr], str | None]
     fast: bool
-    taken: set[str]
+    taken: set[str] = field(default_factory=set)
     operands: list[Operand] = field(default_factory=list)
     numbers: dict[str, Kind] = field(default_factory=dict)
     cells: dict[tuple[ir.Expr, bool], Cell] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
-        name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name) or "array"
-        name = f"x{name}" if name[0].isdigit() or name[0] == "_" else name
+        name = array_name(name)
         result, number = name, 1
         while result in self.taken:
             number += 1
@@ -291,7 +291,7 @@ class Terms:
         axes |= KEY if self.key in coordinates else NOWHERE
         label = expr.tensor if isinstance(expr, ir.Read) else "known"
         table = table_of(expr, self.row, self.key)
-        if label in self.taken and len(axes) == 1:
+        if array_name(label) in self.taken and len(axes) == 1:
             label = f"{''.join(axes)}_{label}"
         operand = Operand(expr, self.fresh(label), axes, table)
         self.operands.append(operand)
