@@ -55,6 +55,26 @@ def test_every_spelling_is_one_attention() -> None:
     assert len(shown) == 1, shown
 
 
+COMPARED = "sum[d](Q[b, h, i, d] * K[b, h, j, d])"
+
+
+@pytest.mark.parametrize("guard", ["j <= i", "abs(i - j) < 3", "i / 2 == j / 2"])
+@pytest.mark.parametrize("weight", ["* exp(-g[h] * abs(i - j))", "* exp(g[h] * (j - i))", "* abs(i - j)"])
+def test_a_decay_beside_what_is_compared(weight: str, guard: str) -> None:
+    """Weights that are written in one piece are found like those whose scores have a name."""
+    body = f"let out[b, h, i, e] = sum[j]({COMPARED} {weight} * V[b, h, j, e] where {guard});"
+    assert isinstance(attention_of(f"{HEAD}{body}\noutput out;").normaliser, Free)
+
+
+def test_a_guard_on_queries_alone_is_one_of_the_attention() -> None:
+    """As a factor of the weights it would be 0, and 0 times NaN is NaN."""
+    body = "let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);"
+    weights = "let w[b, h, i, j] = sigmoid(s[b, h, i, j]) where g[h] > 0, j <= i + 1;"
+    found = attention_of(f"{HEAD}{weights}\n{body}\noutput out;")
+    assert len(found.guard) == 2
+    assert "if" not in text(found.score)
+
+
 @pytest.mark.parametrize("body", SIGMOIDS)
 def test_facts_and_contracts_say_the_same(body: str) -> None:
     (found,) = ix.compile(f"{HEAD}{body}\noutput out;").roles

@@ -313,7 +313,7 @@ def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozense
             waiting += [] if found is None else [found[0]]
             continue
         closed = forms.expand(expr, (key, *asks), lambda read: False)
-        comparison = _level(forms, _two_sided(closed, key, asks, expr), key, asks)
+        comparison = _level(forms, two_sided(closed, key, asks, expr), key, asks)
         data = [factor for factor in closed.factors if _is_data(factor) and not factor.inverse]
         if comparison is not None:
             result.append(comparison)
@@ -370,7 +370,7 @@ def _inside_factors(
     opened = forms.expand(
         expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
     )
-    found = _level(forms, _two_sided(opened, key, asks, expr), key, asks)
+    found = _level(forms, two_sided(opened, key, asks, expr), key, asks)
     return inner if found is None else [found]
 
 
@@ -381,7 +381,7 @@ def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozen
     sides = [factor.expr for factor in (*found.query_side, *found.key_side)]
     if not any(isinstance(side, ir.Read) and forms.opened(side) is not None for side in sides):
         return found
-    deeper = _two_sided(forms.expand(found.expr, (key, *asks)), key, asks, found.expr)
+    deeper = two_sided(forms.expand(found.expr, (key, *asks)), key, asks, found.expr)
     return deeper if deeper is not None and not deeper.bridged else found
 
 
@@ -404,7 +404,7 @@ def _is_data(factor: Factor) -> bool:
     return isinstance(factor.expr, ir.Read) and bool(factor.expr.indices)
 
 
-def _two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
+def two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
     """A product in which some factors vary with the key and others with who asks, none with both."""
     plain = [factor for factor in product.factors if not factor.inverse]
     key_side = [factor for factor in plain if key in factor.coordinates]

@@ -16,7 +16,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, product_of, varying
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
-from .attention import Comparison, Gather, Site, compare, sites
+from .attention import Comparison, Gather, Site, compare, sites, two_sided
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -95,14 +95,18 @@ def _weights(view: View, let: ir.Let, product: Factored, data: list[Factor], key
 
 
 def _comparisons(forms: Forms, expr: ir.Expr, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
-    """The comparisons in weights, also below a line: `1 / (1 + exp(-s))`."""
+    """The comparisons in weights, also below a line: `1 / (1 + exp(-s))`; or beside what depends on both: a decay."""
     found = compare(forms, expr, key, asks)
     if found:
         return found
     while isinstance(expr, ir.Read) and (inner := forms.opened(expr)) is not None:
         expr = inner[0]
-    below = [f.expr for f in forms.expand(expr, (key, *asks), lambda read: False).factors if f.inverse]
-    return [c for part in below for c in compare(forms, part, key, asks)]
+    closed = forms.expand(expr, (key, *asks), lambda read: False)
+    apart = tuple(f for f in closed.factors if not _relates(f.coordinates, key, asks))
+    beside = two_sided(replace(closed, factors=apart), key, asks, expr)
+    if beside is not None:
+        return [beside]
+    return [c for f in closed.factors if f.inverse for c in compare(forms, f.expr, key, asks)]
 
 
 def _may_compare(factor: Factor) -> bool:

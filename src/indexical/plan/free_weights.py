@@ -143,7 +143,7 @@ def _described(
     held = [condition.expr for condition in gather.site.product.conditions]
     guard = {k: c for expr in held for k, c in algebra.conditions(expr).items()}
     every = [term.conditions for _, term in whole.terms]
-    guard |= {k: c for k, c in every[0].items() if key in c.type.coordinates and all(k in held for held in every)}
+    guard |= {k: c for k, c in every[0].items() if all(k in held for held in every)}
     whole = form((number, _less(term, guard)) for number, term in whole.terms)
     outside = EMPTY
     if len(whole.terms) == 1:
