@@ -5,7 +5,7 @@ from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
 from indexical.backends.kernels.triton_launch import launch
 from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, places_of, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
-from indexical.backends.kernels.triton_decode import decoding, few_rows, peak_of_silence, some_keys, split_of, store_split, takes_few
+from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.torch_stream import streaming
 from indexical.backends.kernels.torch_intervals import with_tiles
@@ -113,7 +113,7 @@ def out_decode(
     store_split(found_ptr, acc, peak, weight, CARRIED, CARRIED_PADDED, ROWS)
 
 
-attend_few_out = decoding("attend_few_out", launch, out_decode, 1)
+attend_few_out = decoding("attend_few_out", launch, out_decode, 1, along=("h", "b", "b"))
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i"])
@@ -579,7 +579,7 @@ def out_backward_key_again(
                     store_tile(d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key), d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)
 
 
-attend_out = attending("attend_out", out_forward, out_backward_query, out_backward_key, None, 1, ("", "row", "key"), (True, False, False), tiled=(1, 2), normalised=True, work="marked", again=(out_forward_again, out_backward_query_again, out_backward_key_again))
+attend_out = attending("attend_out", out_forward, out_backward_query, out_backward_key, None, 1, ("", "row", "key"), (True, False, False), tiled=(1, 2), normalised=True, work="marked", again=(out_forward_again, out_backward_query_again, out_backward_key_again), along=("h", "b", "b"))
 
 
 def out_score(arrays, rows, keys):
@@ -676,33 +676,11 @@ def program(Q, K, V, document, slope):
     # let scores[b, h, i, j]  = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) - slope[h] * (i - j);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i, document[b, i] == document[b, j];
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
-    if n_d <= 256 and n_e <= 256 and takes_few(n_i, slope, Q, K, V):
-        out = attend_few_out(
-            [
-                Q,
-                K,
-                V,
-                torch.broadcast_to(slope, (n_b, n_h)),
-                torch.broadcast_to(document[:, None], (n_b, n_h, n_i)),
-                torch.broadcast_to(document[:, None], (n_b, n_h, n_i)),
-            ],
-            [n_d],
-            [],
-        )
+    if n_i <= 16 and n_d <= 256 and n_e <= 256 and learns_nothing(slope, Q, K, V):
+        out = attend_few_out([Q, K, V, slope, document, document], [n_d], [])
     else:
         if n_d <= 256 and n_e <= 256:
-            out = attend_out(
-                [
-                    Q,
-                    K,
-                    V,
-                    torch.broadcast_to(slope, (n_b, n_h)),
-                    torch.broadcast_to(document[:, None], (n_b, n_h, n_i)),
-                    torch.broadcast_to(document[:, None], (n_b, n_h, n_i)),
-                ],
-                [n_d, n_i],
-                [],
-            )
+            out = attend_out([Q, K, V, slope, document, document], [n_d, n_i], [])
         else:
             if learns(slope):
                 i = torch.arange(n_i, device=device)
