@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..ir import nodes as ir
 from ..ir.context import look_through
 from ..ir.prove import conjuncts
@@ -141,7 +143,9 @@ def _missing(let: ir.Let) -> tuple[tuple[str, tuple[str, ...]], ...]:
             if isinstance(part, ir.Read) and part.indices:
                 missing = tuple(str(c) for c in home if c not in part.type.coordinates)
                 if missing:
-                    result[part.span.text] = missing
+                    # In a scan, `x[i]` is read at other points than `i`.
+                    moved = not set(missing).isdisjoint(re.findall(r"\w+", part.span.text))
+                    result[shown(part) if moved else part.span.text] = missing
     return tuple(result.items())
 
 
