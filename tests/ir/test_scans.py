@@ -82,7 +82,16 @@ def test_16_bits_are_computed_in_32(scan: str) -> None:
     ids=str,
 )
 def test_derivatives_are_those_of_differences(scan: str, guard: str, zeros: tuple[int, ...]) -> None:
-    text = f"input x[i], s, ok[i] : bool; let all_[i] = {scan[:-1]}{guard}); let y[i] = if ok[i] {{ all_[i] * i }}"
+    check_derivatives(f"{scan[:-1]}{guard})", zeros)
+
+
+@pytest.mark.parametrize("order", ["k <= i + 1", "k < i", "k >= i - 1", "k > i + 1", "k < i + 2 && ok[k]"])
+def test_products_may_be_shifted(order: str) -> None:
+    check_derivatives(f"prod[k](x[k] * s where {order})", (2,))
+
+
+def check_derivatives(scan: str, zeros: tuple[int, ...]) -> None:
+    text = f"input x[i], s, ok[i] : bool; let all_[i] = {scan}; let y[i] = if ok[i] {{ all_[i] * i }}"
     program = ix.compile(f"{text} else {{ x[i] * s }};")
     x, d_y = np.random.default_rng(len(zeros)).standard_normal((2, 5))
     x[list(zeros)] = 0

@@ -111,11 +111,29 @@ def test_its_gradient_is_that_of_the_relation(start: int) -> None:
             np.testing.assert_allclose(emitted, relation, rtol=1e-7, atol=1e-9, err_msg=text)
 
 
+@pytest.mark.parametrize("op", ["sum", "prod", "max", "argmax"])
+def test_it_may_be_bounded_on_both_sides(op: str) -> None:
+    scan = f"{op}[k](x[k] * x[j] where j <= k && k <= i && ok[i] && ok[k])"
+    program = ix.compile(f"input x[i], ok[i] : bool; let y[i, j in 0..size(i)] = {scan} where j < i;")
+    x, ok = np.array([0.5, -1.0, 2.0, 1.0, -0.5]), np.array([True, False, True, True, False])
+    assert WORDS[0] in str(program.plan(x, ok))
+    for backend in ("numpy", "torch"):
+        np.testing.assert_allclose(np.asarray(program(x, ok, backend=backend)), program(x, ok, backend="reference"))
+
+
 @pytest.mark.parametrize("scan", ["sum[k](x[k] / i where k < i)", "sum[k](x[k] / (size(i) - 1 - i) where k > i)"])
 def test_the_sum_of_nothing_is_0_whatever_it_is_divided_by(scan: str) -> None:
     program, x = ix.compile(f"input x[i]; let y[i] = {scan};"), np.arange(1.0, 6)
     for backend in ("numpy", "torch"):
         np.testing.assert_allclose(np.asarray(program(x, backend=backend)), program(x, backend="reference"))
+
+
+@pytest.mark.parametrize("guard", ["k < i && y[k + 1] > 0", "k < i && y[i - 1] > 0", "k < i && i > 0 && y[i - 1] > 0"])
+def test_a_guard_that_needs_the_order_is_asked_under_it(guard: str) -> None:
+    program = ix.compile(f"input x[i], y[i]; let z[i] = prod[k](x[k] where {guard});")
+    x, y = np.arange(1.0, 6), np.array([1.0, -1, 1, 1, -1])
+    for backend in ("numpy", "torch"):
+        np.testing.assert_allclose(np.asarray(program(x, y, backend=backend)), program(x, y, backend="reference"))
 
 
 def test_jax_runs_them_too() -> None:

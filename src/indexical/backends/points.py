@@ -60,11 +60,12 @@ def check_count(low: Lowering, expr: ir.Reduce, mask: Value | None, inner: Scope
     arrays.fail_where(low, arrays.negation(low.text.keep(some, "some")), "IX310", message, scope)
 
 
-def place(low: Lowering, expr: ir.Reduce, found: Value, inner: Scope, scope: Scope) -> Value:
-    """A place that is counted from the first point, as the coordinate counts; -1 is refused, unless data made it so."""
+def place(low: Lowering, expr: ir.Reduce, found: Value, inner: Scope, scope: Scope, sure: bool = False) -> Value:
+    """A place that is counted from the first point, as the coordinate counts; -1, where none is `sure`, is refused,
+    unless data made it so."""
     found = low.text.keep(found, "place")
     by_data = is_data_guard(low, expr)
-    if not by_data:
+    if not by_data and not sure:
         none = Value(infix("<", found.code, 0), found.axes, "bool", "bool")
         arrays.fail_where(low, none, "IX310", f"`{expr.op}` over no points has no value", scope)
     start = sizes.number(low, inner.places[expr.ranges[0].coordinate].start, inner)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, number
+from ..ir.conditions import conjuncts_of
 from ..ir.context import look_through
 from ..ir.prefixes import RUNNING, Decay, Order, Prefix, Steps, find
 from ..ir.prove import conjuncts
@@ -37,7 +38,9 @@ def prefixed(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     facts = [fact for condition in conditions for fact in conjuncts(condition, True, look_through(low.lets))]
     queries = [c for c in scope.sort(scope.places) if scope.places[c].within is None]
     found = find(expr, facts, queries, low.prover.constants)
-    if found is None or not _is_exact(low, found, inner) or not _is_whole(low, expr, found, inner, scope):
+    if found is None or not _stands_apart(low, found, inner, scope):
+        return None
+    if not _is_exact(low, found, inner) or not _is_whole(low, expr, found, inner, scope):
         return None
     order = found.order
     way = "up to" if order.forward else "from"
@@ -68,6 +71,31 @@ def _inside(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
     if (expr.guard is None and not moves) or (moves and static_bounds(range, scope) is None):
         return None
     return binding.bind(low, expr.ranges, scope)
+
+
+def _stands_apart(low: Lowering, found: Prefix, inner: Scope, scope: Scope) -> bool:
+    """Whether what keys are asked, and what queries are, can be asked without the order between them: all of them are
+    asked anyhow, or it has an answer everywhere."""
+    first, last, count = _reach(low, found.order, inner)
+    everyone = (last == count if found.order.forward else first == number(0)) and not found.asked
+    heard = not scope.conditions()
+    return ((heard and everyone) or _have_answers(low, found.others, inner)) and (
+        (heard and _all_hear(low, found, inner)) or _have_answers(low, found.asked, scope)
+    )
+
+
+def _have_answers(low: Lowering, conditions: tuple[ir.Expr, ...], scope: Scope) -> bool:
+    """Whether conditions can be asked at every point, each where those before it hold."""
+
+    def is_inside(read: ir.Read) -> bool:
+        axes = low.tensors[read.tensor].axes
+        return all(low.prover.is_inside(i, a.extent, scope, True) for i, a in zip(read.indices, axes, strict=True))
+
+    for condition in conditions:
+        if not is_total(condition, is_inside):
+            return False
+        scope = scope.where(condition)
+    return True
 
 
 def _is_whole(low: Lowering, expr: ir.Reduce, found: Prefix, inner: Scope, scope: Scope) -> bool:
@@ -103,9 +131,12 @@ def _is_exact(low: Lowering, found: Prefix, inner: Scope) -> bool:
         return True
     if isinstance(found.decay, Steps):
         step = found.decay.at(build.coord(found.order.key, found.body.span))
+        if not _are_between(low, (first, last), (number(0), count), inner):
+            return False
         everyone = last == count if found.order.forward else first == number(0)
         kept = not (low.isolate and (found.others or removable)) and not removal.may_be_removed(low, step)
-        return kept and is_total(found.decay.body) and (everyone or not found.decay.between)
+        total = all(map(is_total, (found.decay.body, *conjuncts_of(found.decay.guard))))
+        return kept and total and (everyone or not found.decay.between)
     bases = [part for part in (found.decay.base, found.decay.rate) if part is not None]
     if low.isolate or any(removal.may_be_removed(low, part) for part in bases):
         return False
@@ -174,13 +205,18 @@ def _where_asked(low: Lowering, total: Value, nothing: Node, found: Prefix, scop
 
 def _check_some(low: Lowering, expr: ir.Reduce, found: Prefix, inner: Scope, scope: Scope) -> None:
     """Refuse where a query has no keys."""
-    first, last, count = _reach(low, found.order, inner)
-    ends = (number(1), last) if found.order.forward else (first, count - 1)
-    if found.others or found.asked or not _are_between(low, (first, last), ends, inner):
+    if not _all_hear(low, found, inner):
         there = low.value(_ones(expr), scope)
         message = f"`{expr.op}` of whole numbers over no points has no value"
         none = Value(infix("==", there.code, 0), there.axes, "bool", "bool")
         arrays.fail_where(low, none, "IX310", message, scope)
+
+
+def _all_hear(low: Lowering, found: Prefix, inner: Scope) -> bool:
+    """Whether every query surely has a key."""
+    first, last, count = _reach(low, found.order, inner)
+    ends = (number(1), last) if found.order.forward else (first, count - 1)
+    return not found.others and not found.asked and _are_between(low, (first, last), ends, inner)
 
 
 def _ones(expr: ir.Reduce) -> ir.Expr:
@@ -197,8 +233,9 @@ def _place(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
     kept = Name("True") if mask is None else arrays.broadcast(low, mask, axes, inner).code
     code = call(low.text.helper(f"running_{expr.op}"), body.code, kept, axes.index(key))
     places = _placed(low, Value(code, axes, "whole", "i64"), negative(1), found.order, inner)
+    places = permuted(places, scope.sort(places.axes), low.text)
     places = _where_asked(low, places, negative(1), found, scope)
-    return points.place(low, expr, permuted(places, scope.sort(places.axes), low.text), inner, scope)
+    return points.place(low, expr, places, inner, scope, _all_hear(low, found, inner))
 
 
 def _running(low: Lowering, expr: ir.Reduce, body: Value, order: Order, scope: Scope) -> Value:

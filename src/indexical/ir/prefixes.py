@@ -111,7 +111,7 @@ def find(
         and not any({key, order.query} <= other.type.coordinates for other in facts if other is not fact)
     ]
     found.sort(key=lambda one: one[0].query in expr.body.type.coordinates)
-    if not found or (len(found) > 1 and found[1][0].query not in expr.body.type.coordinates):
+    if not found:
         return None
     order = found[0][0]
     others = tuple(other for other in found[0][1] if order.query not in other.type.coordinates)
@@ -225,11 +225,7 @@ def _steps(factor: ir.Expr, keys: ir.Range, order: Order, constants: Constants) 
     # From the key on, or up to it, and as far as the next step begins.
     near, far, ahead = ends[order.key], ends[order.query], -1 if order.forward else 1
     step = (near.shift + ahead).constant
-    if near.forward == order.forward or far.forward != order.forward or step is None:
+    if near.forward == order.forward or far.forward != order.forward or step not in (0, ahead):
         return None
-    if step not in (0, ahead):
-        if moving:
-            return None
-        others = [*in_range(range), *others]
     follows = far.shift == order.shift + near.shift + ahead
     return Steps(range.coordinate, factor.body, build.conjunction(others), step, bool(moving)) if follows else None

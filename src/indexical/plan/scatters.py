@@ -3,7 +3,7 @@ at every `i` and `n`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -162,15 +162,18 @@ def is_read(value: ir.Expr) -> bool:
     return any(isinstance(part, ir.Read) and part.indices for part in walk(value))
 
 
-def is_total(expr: ir.Expr) -> bool:
-    """Whether an expression has a value at every point, without a check."""
-    return all(_is_total(part) for part in walk(expr))
+def is_bare(read: ir.Read) -> bool:
+    """Whether a tensor is read at coordinates alone."""
+    return all(isinstance(index, ir.Coord) for index in read.indices)
+
+
+def is_total(expr: ir.Expr, is_inside: Callable[[ir.Read], bool] = is_bare) -> bool:
+    """Whether an expression has a value at every point, without a check: what it reads `is_inside` its axes."""
+    return all(is_inside(part) if isinstance(part, ir.Read) else _is_total(part) for part in walk(expr))
 
 
 def _is_total(expr: ir.Expr) -> bool:
     match expr:
-        case ir.Read(_, indices):
-            return all(isinstance(index, ir.Coord) for index in indices)
         case ir.Map("//" | "%", (_, by)):
             return isinstance(by, ir.Const) and by.value != 0
         case ir.Map(op):
