@@ -16,6 +16,9 @@ Words: TypeAlias = tuple[str, ...]
 # Writes words when it is called.
 Part: TypeAlias = Callable[[], Words]
 
+# All characters but halves of one: what `st.text()` draws from, which takes seconds to find them by their encoding.
+CHARACTERS = st.characters(exclude_categories=("Cs",))
+
 # Words that mean something in some places, and are names in all others, are among the names.
 NAMES = ("a", "b", "i", "x", "weights", "a_much_longer_name", "λ", "_1", "query", "attention", "n", "groups")
 NUMBERS = ("0", "7", "0.5", "1e-3", "2.2000", "31415926535", "10E+2", ".5")

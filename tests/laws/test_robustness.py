@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.laws.damage import KINDS, PATIENCE, TOKENS, Edit, as_text, corpus, damaged, examine
 from tests.laws.programs import Case, cases
+from tests.laws.programs_text import CHARACTERS
 
 import indexical as ix
 
@@ -29,7 +30,7 @@ def test_bytes(noise: bytes) -> None:
 
 
 @settings(max_examples=80)
-@given(st.text(max_size=60))
+@given(st.text(CHARACTERS, max_size=60))
 def test_characters(text: str) -> None:
     check(text)
 

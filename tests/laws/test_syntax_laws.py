@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import HealthCheck, Phase, event, find, given, settings
 from hypothesis import strategies as st
-from tests.laws.programs_text import Words, damaged, expressions, programs, soups, spaced, words
+from tests.laws.programs_text import CHARACTERS, Words, damaged, expressions, programs, soups, spaced, words
 
 from indexical.diagnostics import Diagnostic, Sink, render
 from indexical.source import Source
@@ -115,7 +115,7 @@ def test_parentheses_that_a_tree_lacks_are_put_in(text: str) -> None:
     assert without_parentheses(again.body) == bare
 
 
-@given(st.one_of(soups(), damaged(), st.text(max_size=80)))
+@given(st.one_of(soups(), damaged(), st.text(CHARACTERS, max_size=80)))
 def test_no_text_breaks_the_parser(text: str) -> None:
     start = thread_time()  # Not the time on the wall: other work on the machine is none of the parser's.
     file, found = read(text)

@@ -147,13 +147,13 @@ def check(tree: Tree, digits: list[int]) -> bool:
     return True
 
 
-def test_a_thousand_random_numbers() -> None:
+def test_many_random_numbers() -> None:
     generator = random.Random(20240)
     compared = 0
-    for _ in range(1700):
+    for _ in range(850):
         tree = draw(generator, generator.choice((2, 3, 3, 4)))
         compared += check(tree, [1, generator.randint(2, 20), generator.randint(21, 60)])
-    assert compared > 1000
+    assert compared > 500
 
 
 @st.composite

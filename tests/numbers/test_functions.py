@@ -231,7 +231,7 @@ def test_whole_and_half_numbers_by_irrational_routes(name: str) -> None:
 
 def test_remainders_by_irrational_routes() -> None:
     for one in routes():
-        for a, b in itertools.product(WHOLES, WHOLES):
+        for a, b in itertools.product(WHOLES, WHOLES[::3]):
             if b:
                 assert EXACT.remainder(one * a, one * b) == Fraction(math.fmod(a, b)), (one, a, b)
 
