@@ -53,6 +53,24 @@ def test_every_other_guard_and_score_is_a_kernel(name: str) -> None:
     assert step_of(VARIANTS[name].text).kernel == TRITON
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        *("abs(i - j)", "min(abs(i - j), 11)", "(i + j) % 12", "i * j % 12", "(i - j + size(j)) % 7"),
+        *("(i - j) % 7 + 6", "clamp(p[i] - p[j], -5, 5) + 5"),
+        "if j <= i { min((i - j) / 3, 5) } else { 6 + min((j - i) / 4, 5) }",
+    ],
+)
+def test_a_table_is_read_at_any_function_of_both(index: str) -> None:
+    """The emitted function asks whether sizes let it leave the table: no function here is below 0."""
+    text = attention("", f"{DOT} + c[h, {index}]", ", c[h, r], p[i] : i64")
+    call = called(text, torch.bfloat16, p=torch.zeros(9, dtype=torch.int64))
+    plan, module = emitted(call, ("out",), False, True)
+    assert TRITON in [step.kernel for step in plan.steps]
+    tests = next(line for line in module.linked().splitlines() if "<= 256" in line)
+    assert ">= 0" not in tests
+
+
 def test_causal_products_are_one_kernel_while_rows_are_short() -> None:
     """Above that they are chunks: the emitted function compares its sizes, and the plan says so."""
     text = """

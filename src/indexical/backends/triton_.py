@@ -14,8 +14,8 @@ from ..ir.slices import Slice
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, substitute, walk
-from ..plan.gpu import dots_of, index_ends
-from ..plan.reach import reach
+from ..plan.gpu import dots_of, ends_of
+from ..plan.reach import is_counted
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from . import arrays, contraction, library_attention, operands, sizes
 from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, node
@@ -27,7 +27,7 @@ from .triton_again import forward_again, key_again, query_again
 from .triton_backward import key_kernel, query_kernel, table_kernel
 from .triton_forward import forward_kernel
 from .triton_kernels import Parts
-from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms
+from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms, saturated
 from .triton_words import helpers_in, number_name
 
 # The widest head that a kernel takes.
@@ -88,28 +88,16 @@ def inside_tests(low: Lowering, attend: Attend, operand: Operand) -> list[Node]:
     table = operand.table
     if table is None:
         return []
-    lowest, highest = index_ends(attend, table)
+    lowest, highest = ends_of(attend, table.index)
     extent = low.tensors[table.read.tensor].axes[table.axis].extent
     assert lowest is not None
     assert highest is not None
     tests: list[Node] = []
-    if not _is_counted(lowest):
+    if not is_counted(lowest):
         tests.append(infix(">=", sizes.number(low, lowest), 0))
     if not isinstance(highest, ir.Const) or not isinstance(extent, ir.Const) or highest.value >= extent.value:
         tests.append(infix("<", sizes.number(low, highest), sizes.number(low, extent)))
     return tests
-
-
-def _is_counted(expr: ir.Expr) -> bool:
-    """Whether a whole number is plainly at least 0."""
-    match expr:
-        case ir.Const(value):
-            return value >= 0
-        case ir.Map("max", arguments):
-            return any(map(_is_counted, arguments))
-        case ir.Map("min", arguments):
-            return all(map(_is_counted, arguments))
-    return isinstance(expr, ir.Size)
 
 
 def comparing(let: ir.Let, attend: Attend, frame: Frame, dots: Iterable[Dot]) -> Frame:
@@ -139,7 +127,7 @@ def parts_of(
     allowed = in_slices(terms, [block.slice for block in forward], attention.key)
     for block in (*forward, *transposed):
         for end in (block.first, block.beyond, block.full_first, block.full_beyond):
-            terms.value(end)
+            terms.bound(end)
     name = low.text.fresh(let.name + "_tile").removesuffix("_tile")
     cotangents, *halves = (terms.backward(relation, seed) for seed in SEEDS)
     sinking = None if sink is None else (terms.scaled(sink), terms.backward(sink, D_SINK))
@@ -206,11 +194,12 @@ def in_slices(terms: Terms, slices: Sequence[Slice], key: ir.Range) -> Cell | No
 def _in_slice(terms: Terms, one: Slice, key: ir.Range) -> Cell | None:
     """A test that a pair is in a slice; None where all pairs are."""
     point = build.coord(key.coordinate, key.span)
-    for label, bounds in (("key_start", one.lower), ("key_end", one.upper)):
+    lower, upper = [saturated(bound) for bound in one.lower], [saturated(bound) for bound in one.upper]
+    for label, bounds in (("key_start", lower), ("key_end", upper)):
         for bound in bounds:
             terms.label(bound, label)
-    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in one.lower]
-    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in one.upper]
+    facts: list[ir.Expr] = [build.apply("<=", (bound, point), "bool", bound.span) for bound in lower]
+    facts += [build.apply("<", (point, bound), "bool", bound.span) for bound in upper]
     facts += [build.apply("==", pair, "bool", key.span) for pair in one.labels]
     facts += one.rest
     return terms.all_of([terms.value(fact) for fact in facts])
@@ -355,11 +344,5 @@ def _distances(low: Lowering, attend: Attend, frame: Frame) -> list[Node]:
     ahead = build.apply(
         "-", (build.coord(key.coordinate, key.span), build.coord(frame.row, key.span)), "whole", key.span
     )
-    ranges = {range.coordinate: range for range in attend.domain.box}
-    found = reach(ahead, ranges, attend.domain.lets, attend.attention.guard)
-    widest = reach(ahead, ranges, attend.domain.lets)
-    ends = [
-        one if one is not None and not one.type.coordinates else other
-        for one, other in ((found.lowest, widest.lowest), (found.highest, widest.highest))
-    ]
+    ends = ends_of(attend, ahead)
     return [sizes.number(low, end) for end in ends if end is not None]

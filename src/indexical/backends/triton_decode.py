@@ -160,7 +160,7 @@ def _extreme(terms: Terms, op: str, bounds: tuple[ir.Expr, ...]) -> Cell | None:
     result: ir.Expr | None = None
     for bound in bounds:
         result = bound if result is None else build.apply(op, (result, bound), "whole", bound.span)
-    return None if result is None else terms.value(result)
+    return None if result is None else terms.bound(result)
 
 
 # --------------------------------------------------------------------------------------------- kernel

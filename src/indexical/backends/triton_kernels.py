@@ -164,7 +164,7 @@ class Kernel:
         for number, block in enumerate(blocks):
             zero = build.whole(0, block.first.span)
             full = (block.full_first, block.full_beyond) if self.parts.has_full(block) else (zero, zero)
-            cells = [terms.value(end) for end in (block.first, block.beyond, *full)]
+            cells = [terms.bound(end) for end in (block.first, block.beyond, *full)]
             printer.count(cells)
             codes = [show(printer.written(cell)) for cell in cells]
             self.flush(indent)

@@ -20,6 +20,7 @@ class Printer:
         self.outer: list[tuple[str, Node]] = []
         self.inner: list[tuple[str, Node]] = []
         self.own: set[str] = set()
+        self.looped: set[str] = set()
         self.masked = False
         self.banks: dict[Operand, Node] = {}
 
@@ -56,14 +57,19 @@ class Printer:
         return self._aligned(Name(self.name(cell, code)), cell.axes, axes)
 
     def name(self, cell: Cell, code: Node) -> str:
-        """Give a cell a name, at the place where it varies with no more than is there."""
+        """Give a cell a name, at the place where it varies with no more than is there. What is put before the loops
+        has a name that none of them gives, also those that are written."""
+        is_inner = bool(self.inside & cell.axes)
+        taken = (self.own, self.taken) if is_inner else (self.own, self.taken, self.looped)
         name, number = cell.name, 1
-        while name in self.own or name in self.taken:
+        while any(name in names for names in taken):
             number += 1
             name = f"{cell.name}_{number}"
         self.names[cell] = name
         self.own.add(name)
-        (self.inner if self.inside & cell.axes else self.outer).append((name, code))
+        if is_inner:
+            self.looped.add(name)
+        (self.inner if is_inner else self.outer).append((name, code))
         return name
 
     def _aligned(self, code: Node, own: frozenset[Axis], axes: frozenset[Axis]) -> Node:

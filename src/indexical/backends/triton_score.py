@@ -13,6 +13,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate, Kind
+from ..ir.walk import rebuild, walk
 from ..plan.gpu import Table, table_of
 from ..plan.steps import Dot
 from ..records import dataclass
@@ -45,6 +46,8 @@ LOG2E = Fraction(math.log2(math.e))
 SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
 D_SINK = "d_sink'"
 TILE = ("t0'", "t1'")
+# A function of a whole number that is given: it has 32 bits, and is beyond all places where the number is.
+NEAR = "near'"
 
 
 @dataclass(eq=False)
@@ -136,6 +139,10 @@ class Terms:
     def value(self, expr: ir.Expr) -> Cell:
         return self._kept(expr, False)
 
+    def bound(self, expr: ir.Expr) -> Cell:
+        """The value of a bound of places."""
+        return self.value(saturated(expr))
+
     def real(self, expr: ir.Expr) -> Cell:
         """The value as a real: whole numbers become real while they are few, not where they fill a tile."""
         return self._kept(expr, expr.type.kind == "whole")
@@ -148,14 +155,16 @@ class Terms:
         return found
 
     def _converted(self, expr: ir.Expr) -> Cell:
+        # Places are exact as reals. What is given may be too large for that: the difference of two times.
+        early = self.value(expr).axes == PAIR and not any(isinstance(part, ir.Read) for part in walk(expr))
         match expr:
             case ir.Const(value):
                 return _plain(Number(repr(float(value))), "real")
-            case ir.Map("+" | "-" | "*" as op, (left, right)) if self.value(expr).axes == PAIR:
+            case ir.Map("+" | "-" | "*" as op, (left, right)) if early:
                 return self.joined(op, (self.real(left), self.real(right)), "real", "distance")
             case ir.Map("neg", (operand,)):
                 return self._unary(lambda x: negative(x), self.real(operand), "real")
-            case ir.Map("abs" | "max" | "min" | "clamp" as op, arguments) if self.value(expr).axes == PAIR:
+            case ir.Map("abs" | "max" | "min" | "clamp" as op, arguments) if early:
                 return self._function(op, tuple(map(self.real, arguments)), "real")
         whole = self.value(expr)
         return self._unary(lambda x: method(x, "to", "tl.float32"), whole, "real", _about("real", whole))
@@ -197,6 +206,10 @@ class Terms:
         kind = expr.type.kind
         real = kind == "real" or any(argument.type.kind == "real" for argument in arguments)
         cells = tuple(self.real(argument) if real else self.value(argument) for argument in arguments)
+        if op == NEAR:
+            return self._call("near_place", cells, kind)
+        if kind == "whole":
+            cells = tuple(map(self._wide, cells))
         match op:
             case "+" | "-" | "*" | "//" | "%" | "==" | "!=" | "<" | "<=" | ">" | ">=":
                 return self.joined(op, cells, kind)
@@ -277,6 +290,10 @@ class Terms:
 
     def _call(self, function: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
         return Cell(_joint(cells), kind, lambda *codes: call(function, *codes), cells)
+
+    def _wide(self, cell: Cell) -> Cell:
+        """A whole number that is computed with: one that is given may have too few bits for what comes of it."""
+        return cell if cell.operand is None else self._unary(lambda x: method(x, "to", "tl.int64"), cell, "whole")
 
     def _unary(self, make: Callable[[Node], Node], cell: Cell, kind: Kind, label: str = "") -> Cell:
         return Cell(cell.axes, kind, make, (cell,), label)
@@ -390,11 +407,37 @@ def dot_name(number: int) -> str:
     return "dot" if number == 0 else f"dot_{number + 1}"
 
 
+_LARGE = 1 << 28
+
+
 def constant(value: int | Fraction, kind: Kind) -> Node:
-    """A number as it is written."""
+    """A number as it is written. A large whole one has 64 bits, so that what is added to it does not overflow."""
     if value == LOG2E:
         return Name("LOG2_E")
-    return Number(repr(float(value)) if kind == "real" else str(value))
+    if kind == "real":
+        return Number(repr(float(value)))
+    return Number(str(value)) if abs(int(value)) < _LARGE else fill(f"tl.full((), {value}, tl.int64)")
+
+
+def saturated(bound: ir.Expr) -> ir.Expr:
+    """A bound of places: where one number in it is given, that is taken to be no further beyond them than it must."""
+    if bound.type.kind != "whole" or (isinstance(bound, ir.Map) and bound.op in ("max", "min")):
+        return rebuild(bound, saturated)
+    given = [part for part in _summands(bound) if isinstance(part, ir.Read) and part.tensor not in TILE]
+    return _near(bound, given[0]) if len(given) == 1 else bound
+
+
+def _summands(expr: ir.Expr) -> Iterable[ir.Expr]:
+    """The terms of a sum, as far as they are not multiplied."""
+    if isinstance(expr, ir.Map) and expr.op in ("+", "-", "neg"):
+        return [term for argument in expr.arguments for term in _summands(argument)]
+    return [expr]
+
+
+def _near(expr: ir.Expr, given: ir.Expr) -> ir.Expr:
+    if expr == given:
+        return build.apply(NEAR, (expr,), "whole", expr.span)
+    return expr if isinstance(expr, ir.Read) else rebuild(expr, lambda part: _near(part, given))
 
 
 def _plain(code: Node, kind: Kind) -> Cell:

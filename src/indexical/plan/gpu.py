@@ -61,7 +61,7 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     for table in tables_of(attention.score, row, key):
         if not table.index.type.coordinates <= {row, key}:
             return f"`{shown(table.index)}` is an index that depends on more than query and key"
-        if None in index_ends(attend, table):
+        if None in ends_of(attend, table.index):
             return f"`{shown(table.index)}` is an index of which the ends are not known"
     if tables_of(build.conjunction(attention.guard), row, key):
         return "a guard reads a table at a function of query and key"
@@ -201,12 +201,21 @@ def tables_of(expr: ir.Expr | None, row: Coordinate, key: Coordinate) -> list[Ta
     return [table for table in dict.fromkeys(found) if table is not None]
 
 
-def index_ends(attend: Attend, table: Table) -> tuple[ir.Expr | None, ir.Expr | None]:
-    """The least and the largest place at which a table is read, free of coordinates."""
+def ends_of(attend: Attend, place: ir.Expr) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """The least and the largest value of a whole number of query and key, free of coordinates: at pairs that meet, or
+    at all where that is not known."""
     ranges = {range.coordinate: range for range in attend.domain.box}
-    found = reach(table.index, ranges, attend.domain.lets, attend.attention.guard)
-    ends = (found.lowest, found.highest)
-    return tuple(None if end is None or end.type.coordinates else end for end in ends)  # type: ignore[return-value]
+    lowest = highest = None
+    for guard in (attend.attention.guard, ()):
+        found = reach(place, ranges, attend.domain.lets, guard)
+        lowest, highest = lowest or _known(found.lowest), highest or _known(found.highest)
+        if lowest is not None and highest is not None:
+            break
+    return lowest, highest
+
+
+def _known(end: ir.Expr | None) -> ir.Expr | None:
+    return None if end is None or end.type.coordinates else end
 
 
 def _is_relative(expr: ir.Expr, row: Coordinate, key: Coordinate) -> bool:

@@ -82,8 +82,13 @@ def _plain_reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr,
             return Reach(*(_both("*", end, by) for end in _ends(found)))
         case ir.Map("//", (inner, ir.Const(int() as divisor) as by)) if divisor > 0:
             return Reach(*(_both("//", end, by) for end in _ends(_reach(inner, ranges, lets, held))))
-        case ir.Map("%", (_, ir.Const(int() as divisor))) if divisor > 0:
-            return Reach(build.whole(1 - divisor, expr.span), build.whole(divisor - 1, expr.span))
+        case ir.Map("%", (inner, ir.Const(int() as divisor))) if divisor > 0:
+            lowest = 0 if is_counted(_reach(inner, ranges, lets, held).lowest) else 1 - divisor
+            return Reach(build.whole(lowest, expr.span), build.whole(divisor - 1, expr.span))
+        case ir.Select(condition, then, otherwise):
+            fails = build.apply("!", (condition,), "bool", condition.span)
+            sides = [_reach(then, ranges, lets, (*held, condition)), _reach(otherwise, ranges, lets, (*held, fails))]
+            return Reach(_all("min", [side.lowest for side in sides]), _all("max", [side.highest for side in sides]))
         case ir.Map(op, arguments):
             return _mapped(op, [_reach(argument, ranges, lets, held) for argument in arguments])
         case ir.Read(tensor, indices) if tensor in lets:
@@ -100,8 +105,24 @@ def _range(range: ir.Range) -> Reach:
     return Reach(range.lower, build.apply("-", (range.upper, build.whole(1, range.span)), "whole", range.span))
 
 
+def is_counted(expr: ir.Expr | None) -> bool:
+    """Whether a whole number is plainly at least 0."""
+    match expr:
+        case ir.Map("max", arguments):
+            return any(map(is_counted, arguments))
+        case ir.Map("min", arguments):
+            return all(map(is_counted, arguments))
+    constant = None if expr is None else polynomial(expr).constant
+    return isinstance(expr, ir.Size) or (constant is not None and constant >= 0)
+
+
 def _mapped(op: str, parts: list[Reach]) -> Reach:
     match op, parts:
+        case "*", [one, other] if is_counted(one.lowest) and is_counted(other.lowest):
+            return Reach(_both("*", one.lowest, other.lowest), _both("*", one.highest, other.highest))
+        case "abs", [inner]:
+            zero = [build.whole(0, end.span) for end in _ends(inner) if end is not None][:1]
+            return Reach(_some("max", [inner.lowest, *zero]), _all("max", [inner.highest, _turned(inner).highest]))
         case "+", [one, other]:
             return Reach(_both("+", one.lowest, other.lowest), _both("+", one.highest, other.highest))
         case "-", [one, other]:

@@ -60,6 +60,14 @@ let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3;
 let weights[b, h, i, j] = WEIGHTS where j < i;
 let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
 """
+# Several pieces, names that a kernel has itself, times that no float32 tells apart, and windows without end.
+GIVEN = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+input q[h], n[b] : i64, k[b, i] : i64, d_q[b, i] : i64, part[h, i];
+let weights[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3
+    * exp(-abs(q[h]) * abs(i - j) / 9.0 - 0.1 * abs(d_q[b, i] - d_q[b, j])) * part[h, i]
+    where j <= i, i - j < n[b], k[b, i] == k[b, j] || j < 2 || i != j;
+let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+"""
 # Scores that only these kernels are asked for: the kernel that the usual ones name for a CPU is of no interest here.
 VARIANTS = {
     **USUAL,
@@ -116,6 +124,16 @@ VARIANTS = {
     ),
     "relative bias, parts": Variant(
         attention("j < 5 || i <= j", f"{DOT} / 3 + bias[h, i - j + size(j) - 1]", ", bias[h, r]"), ""
+    ),
+    "given numbers": Variant(
+        GIVEN,
+        "",
+        sizes={"h": 1},
+        given={
+            "n": lambda _: torch.tensor([2**63 - 1, 7]),
+            "k": lambda sizes: torch.arange(sizes["i"]).repeat(sizes["b"], 1) * 7 % 3,
+            "d_q": lambda sizes: 1_700_000_000 + torch.arange(sizes["i"]).repeat(sizes["b"], 1) * 5 % 13,
+        },
     ),
     "relative bias in documents": Variant(
         attention("j <= i, doc[b, i] == doc[b, j]", f"{DOT} + bias[h, i - j]", ", bias[h, r], doc[b, i] : i64"),

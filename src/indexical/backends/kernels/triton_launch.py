@@ -486,7 +486,8 @@ def _pointer(dtype: torch.dtype) -> str:
     return _POINTERS[dtype]
 
 
-_LARGEST = 0x7FFFFFFF
+# A whole number beyond this has 64 bits: what a kernel adds to it does not overflow.
+_LARGEST = 0x0FFFFFFF
 _families: dict[tuple[Any, ...], Family] = {}
 
 

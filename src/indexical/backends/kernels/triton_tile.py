@@ -126,6 +126,13 @@ def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.co
     tl.store(at, tile.to(start.dtype.element_ty), mask=(near[:, None] < count) & (columns[None, :] < WIDTH))
 
 
+@triton.jit
+def near_place(number):  # type: ignore[no-untyped-def]
+    """A number that bounds places, in 32 bits. One that is beyond them all is so near that sums with places, of which
+    there are fewer, do not overflow."""
+    return tl.minimum(tl.maximum(number, -(2**30) + 1), 2**30 - 1).to(tl.int32)
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def tiles_of(first, beyond, full_first, full_beyond, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
     """The tiles of an interval, and those of them that lie in a full one: begin, full begin, full end, end."""
