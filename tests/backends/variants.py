@@ -121,9 +121,9 @@ VARIANTS: dict[str, Variant] = {
         given={"doc": documents_by_batch},
     ),
     "documents in a window": Variant(
-        attention("j <= i, i - j < 3, doc[b, i] == doc[b, j]", more=", doc[b, i] : i64"),
+        attention("j <= i, i - j < 3, doc[b, i] == doc[b, j]", more=", doc[b, i] : i32"),
         INTERVALS,
-        given={"doc": documents_by_batch},
+        given={"doc": lambda sizes: (documents_by_batch(sizes) % 1000).int()},
     ),
     "documents of two sides": Variant(
         attention("mine[i] == yours[j]", more=", mine[i] : i64, yours[j] : i64"),

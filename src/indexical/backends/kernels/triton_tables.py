@@ -53,10 +53,12 @@ def ends_of(start, step, tile, length, STEP: tl.constexpr, GRAIN: tl.constexpr):
     if GRAIN == 1:
         places = tl.minimum(tile[:, None] * STEP + tl.arange(0, STEP)[None, :], length - 1).to(tl.int64)
         labels = tl.load(start + places * step).to(tl.int64)
-        return tl.min(labels, 1), tl.max(labels, 1)
-    spans = tile[:, None] * (STEP // GRAIN) + tl.arange(0, STEP // GRAIN)[None, :]
-    spans = start + tl.minimum(spans, tl.cdiv(length, GRAIN) - 1) * 2
-    return tl.min(tl.load(spans), 1), tl.max(tl.load(spans + 1), 1)
+        ends = tl.min(labels, 1), tl.max(labels, 1)
+    else:  # What is behind a return is compiled, too, and would give labels of other types.
+        spans = tile[:, None] * (STEP // GRAIN) + tl.arange(0, STEP // GRAIN)[None, :]
+        spans = start + tl.minimum(spans, tl.cdiv(length, GRAIN) - 1) * 2
+        ends = tl.min(tl.load(spans), 1), tl.max(tl.load(spans + 1), 1)
+    return ends
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys"])  # type: ignore[untyped-decorator]
