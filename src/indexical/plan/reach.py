@@ -8,7 +8,7 @@ from typing import TypeAlias
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, no_constants, polynomial
-from ..ir.prove import inequalities
+from ..ir.prove import conjuncts, inequalities, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import at
 from ..records import dataclass
@@ -86,8 +86,8 @@ def _plain_reach(expr: ir.Expr, ranges: Ranges, lets: Lets, held: tuple[ir.Expr,
             lowest = 0 if is_counted(_reach(inner, ranges, lets, held).lowest) else 1 - divisor
             return Reach(build.whole(lowest, expr.span), build.whole(divisor - 1, expr.span))
         case ir.Select(condition, then, otherwise):
-            fails = build.apply("!", (condition,), "bool", condition.span)
-            sides = [_reach(then, ranges, lets, (*held, condition)), _reach(otherwise, ranges, lets, (*held, fails))]
+            facts = [conjuncts(condition, holds, no_definitions) for holds in (True, False)]
+            sides = [_reach(e, ranges, lets, (*held, *f)) for e, f in zip((then, otherwise), facts, strict=True)]
             return Reach(_all("min", [side.lowest for side in sides]), _all("max", [side.highest for side in sides]))
         case ir.Map(op, arguments):
             return _mapped(op, [_reach(argument, ranges, lets, held) for argument in arguments])

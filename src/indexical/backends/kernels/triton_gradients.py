@@ -97,7 +97,8 @@ class Strips(NamedTuple):
         """The sums for so many tables."""
         tiling, (low, high) = given.tilings[1], given.ahead
         batch, heads, rows, keys = given.shape
-        slots = min(tile_count(keys, tiling.keys), (high - low + tiling.rows + tiling.keys - 2) // tiling.keys + 1)
+        apart = max(0, high - low + tiling.rows + tiling.keys - 2)  # Below 0 where no query meets a key.
+        slots = min(tile_count(keys, tiling.keys), apart // tiling.keys + 1)
         parts = tile_count(rows, tiling.rows) * (tiling.rows // tiling.strip)
         size = parts * slots * (tiling.keys + tiling.strip)
         if not program.striped or not tables or not size:
