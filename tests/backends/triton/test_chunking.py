@@ -40,8 +40,9 @@ def test_compiled_kernels_fit_the_card(width: int) -> None:
     assert run.returncode == 0, run.stderr
     kernels = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     names = [kernel["kernel"] for kernel in kernels]
-    back = ["chunk_states_kernel", "chunk_rows_kernel"]
-    assert names == [*back, *back, *back, "chunk_rows_kernel"]
+    both = ["chunk_states_kernel", "chunk_rows_kernel"]
+    back = [*both, *both, "chunk_rows_kernel"] if os.environ.get("HYPOTHESIS_PROFILE") == "long" else []
+    assert names == [*both, *back]
     for kernel in kernels:
         assert kernel["shared"] <= 227 << 10
         assert kernel["spilled"] == 0
