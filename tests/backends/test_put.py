@@ -137,3 +137,15 @@ def test_a_read_of_the_same_place_is_refused(place: int) -> None:
         program(x, p)
     found = ix.grad(program)(x, p, torch.ones(3))
     assert found.tolist() == [[1, 0, 0, 0, 0], [0] * 5, [0, 1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("guard", ["j < i", "j < i, i > 1", "i > 0", "i - j == 1"])
+def test_a_place_is_asked_for_only_where_a_point_is(guard: str) -> None:
+    """Of the first row no place is asked for: it has none."""
+    text = "if j == argmax[k](x[i, k] where k < i) { y[i] } else { 0 }"
+    program = ix.compile(f"input x[i, j], y[i]; let out[i, j] = {text} where {guard};")
+    for count in (0, 1, 4):
+        given = np.random.default_rng(0).normal(size=(count, count)), np.arange(1.0, count + 1)
+        expected = program(*given, backend="reference")
+        np.testing.assert_array_equal(program(*given, backend="numpy"), expected)
+        np.testing.assert_array_equal(program(*map(torch.tensor, given)), expected)

@@ -228,7 +228,9 @@ def moved_scope(low: Lowering, scatter: Scatter, scope: Scope) -> Scope:
         for c, place in scope.places.items()
         if c not in values
     }
-    plain, moved = substituted_trail(scope.trail, values)
+    _, moved = substituted_trail(scope.trail, values)
+    # A place is asked for only where some point that it may be is.
+    plain, _ = substituted_trail(low.prover.projected(scope, places, opaque=False).trail, values)
     inner = binding.bind(low, scatter.moved, Scope(places, plain, scope.tested))
     for condition in scatter.guard:
         inner = inner.where(condition)
