@@ -158,7 +158,7 @@ def _moved(conditions: tuple[ir.Expr, ...], values: dict[Coordinate, ir.Expr]) -
 
 
 def _reach(low: Lowering, order: Order, inner: Scope) -> tuple[Polynomial, Polynomial, Polynomial]:
-    """How many keys the first query has behind it, and the last; how many keys there are."""
+    """The number of keys behind the first query, that behind the last, and that of all keys."""
     key, query = inner.places[order.key], inner.places[order.query]
     start, stop = low.prover.polynomial(query.start), low.prover.polynomial(query.stop)
     first, end = low.prover.polynomial(key.start), low.prover.polynomial(key.stop)
@@ -189,7 +189,7 @@ def _total(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
 
 
 def _mask(low: Lowering, conditions: tuple[ir.Expr, ...], scope: Scope) -> Value | None:
-    """Where all of these hold; None where there are none."""
+    """The mask of where all of these hold; None where there are none."""
     masks, around = [], scope
     for condition in conditions:
         masks.append(low.value(condition, around))

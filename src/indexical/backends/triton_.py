@@ -261,7 +261,7 @@ def scalars(low: Lowering) -> Iterable[str]:
 
 
 def where_shared(parts: Parts, frame: Frame) -> dict[str, Part]:
-    """What the maker of a kernel is told of arrays that are the same for all batches or heads; nothing of none."""
+    """The axes of each array for the maker of a kernel, where one is the same for all batches or heads."""
     found = [
         "".join(axis for axis, own in zip("bh", _batch_of(operand, frame), strict=True) if own)
         for operand in parts.terms.operands

@@ -64,7 +64,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What it is called where it has a line of its own: as it is labelled, or by its kind and axes."""
+        """Its name where it has a line of its own: its label, or one by its kind and axes."""
         kinds = {"whole": ("number", "row_place", "key_place", "distance"), "bool": ("holds",) * 4}
         words = kinds.get(self.kind, ("factor", "row_term", "key_term", "term"))
         return self.label or words[(NOWHERE, ROW, KEY, PAIR).index(self.axes)]

@@ -278,7 +278,7 @@ def _is_nested(expr: Expr) -> bool:
 
 
 class Inexact(Exception):
-    """What was eliminated may have held a whole number back that nothing left says is not there."""
+    """An elimination that may leave whole numbers in that the eliminated rows excluded."""
 
 
 def eliminate(rows: list[Row], keep: frozenset[Atom], exact: bool = False) -> list[Row] | None:

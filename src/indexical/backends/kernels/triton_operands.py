@@ -22,7 +22,7 @@ choices: Any = None
 
 
 def tuning_epoch() -> Any:
-    """What changes whenever other tiles are chosen."""
+    """A value that changes whenever other tiles are chosen."""
     return None if choices is None else choices.epoch
 
 

@@ -95,7 +95,7 @@ _LARGE = 1 << 20
 
 
 class Records:
-    """What the driver reads of the launches of a tape: by stream, as many records as were in use at the same time. All
+    """The records that the driver reads the launches of a tape from: by stream, as many as were in use at once. All
     launches of a record read addresses from one array, which is all that is written for a call."""
 
     def __init__(self, launches: Sequence[tuple[Repeat, Sequence[int]]], used: Sequence[int]) -> None:
