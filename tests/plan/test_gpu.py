@@ -90,8 +90,29 @@ def test_causal_products_are_one_kernel_while_rows_are_short() -> None:
         plan, module = emitted(called(text, dtype), ("out",), False, True)
         assert f"above {SHORT_ROWS[False]} positions of `i`: by {CHUNKS}" in plan.steps[-1].words
         assert "chunk_kernels" not in module.linked()
+        assert (").to(torch.float16)" in module.linked()) == (dtype == torch.float16), "long rows have another dtype"
     on_cpu = emitted(replace(call, device="cpu"), ("out",), False, True)[0]
     assert [step.kernel for step in on_cpu.steps if step.chunks is not None] == [CHUNKS]
+
+
+def test_kernels_for_chunks_take_what_the_plan_says() -> None:
+    """A text that stands alone has these numbers for itself."""
+    from indexical.backends.kernels import torch_chunks
+    from indexical.plan.target import WIDEST
+    from indexical.plan.wording import AT_ONCE
+
+    assert (torch_chunks.WIDEST, torch_chunks.AT_ONCE) == (WIDEST, AT_ONCE)
+
+
+def test_chunks_in_double_precision_are_no_slow_path() -> None:
+    """No kernel takes f64, and chunks of matrix products are as good."""
+    text = """
+    input Q[h, i, d], K[h, j, d], V[h, j, e];
+    let out[h, i, e] = sum[j](sum[d](Q[h, i, d] * K[h, j, d]) * V[h, j, e] where j <= i);
+    """
+    plan = planned(called(text, torch.float64))
+    assert [step.kernel for step in plan.steps] == [CHUNKS]
+    assert not any(part.tiled for part in parts_of(plan))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ..ir.walk import rebuild, substitute, walk
 from ..plan.gpu import dots_of, ends_of
 from ..plan.reach import is_counted
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
+from ..plan.target import WIDEST
 from . import arrays, contraction, library_attention, operands, sizes
 from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, node
 from .layout import Statement
@@ -29,9 +30,6 @@ from .triton_forward import forward_kernel
 from .triton_kernels import Parts
 from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms, saturated
 from .triton_words import helpers_in, number_name
-
-# The widest head that a kernel takes.
-WIDEST = 256
 
 
 def attend_by_triton(

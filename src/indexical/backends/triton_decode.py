@@ -14,6 +14,7 @@ from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..plan.decode import Pages, compared, pages_of
 from ..plan.steps import Attend, Scores
+from ..plan.target import WIDEST
 from . import arrays, contraction, library_attention, operands, sizes
 from .base import Value
 from .code import NONE, List, Name, Node, Part, String, call, chain, fill, infix, show
@@ -22,7 +23,6 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_ import (
-    WIDEST,
     array_of,
     comparing,
     host_number,

@@ -15,7 +15,7 @@ from ..records import dataclass
 from .reach import reach
 from .scores import dot_of
 from .steps import Attend, Dot, Softpick
-from .target import STREAM
+from .target import STREAM, WIDEST
 
 _SIGNS = frozenset(("+", "-", "*", "/", "//", "%", "neg", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">="))
 _TAKEN: frozenset[Dtype] = frozenset(("f16", "bf16", "f32"))
@@ -83,7 +83,7 @@ def limits(attend: Attend, otherwise: str) -> tuple[str, ...]:
     """The calls that the kernel leaves to another one, in words."""
     row, key = attend.row, attend.attention.coordinate
     assert row is not None
-    words = [f"where a head is more than 256 wide: by {otherwise}"]
+    words = [f"where a head is more than {WIDEST} wide: by {otherwise}"]
     pair = {row, key}
     reads = (part for part in walk(attend.attention.score) if isinstance(part, ir.Read) and part.type.kind == "real")
     for read in dict.fromkeys(read for read in reads if pair <= read.type.coordinates):

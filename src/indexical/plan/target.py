@@ -11,6 +11,8 @@ TILES = "key intervals, tile by tile"
 STREAM = "stream"
 # Attention printed as a kernel of its own, for a GPU.
 TRITON = "Triton kernel"
+# The widest head that such a kernel takes.
+WIDEST = 256
 # A causal product of two sides, its earlier part carried in a state.
 CHUNKS = "chunks of matrix products"
 # Attention that hands out the logarithm of what its weights are divided by, with a gradient.

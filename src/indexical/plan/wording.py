@@ -8,13 +8,12 @@ from ..ir.text import shown
 from ..ir.walk import walk
 from .key_blocks import key_block
 from .steps import Attend, Chunks, Free, Softpick
+from .target import WIDEST
 
 MASKED = "by scaled_dot_product_attention under that mask"
 PRODUCTS = "by products, all in memory"
 # A causal product of so few positions is one product under a mask.
 AT_ONCE = 128
-# The widest sides that kernels for chunks take.
-WIDEST = 256
 
 
 def words_of(

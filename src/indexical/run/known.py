@@ -121,37 +121,14 @@ def alike(values: Values, of_one_size: bool = False, growing: Mapping[int, int] 
     which is counted from the end, and other strides but along the last."""
     if not values or not all(map(tensors.is_tensor, values)):
         return unlike
-    guards = getattr(getattr(tensors.load_torch()._C, "_dynamo", None), "guards", None)
-    if guards is None or not hasattr(guards, "TensorGuards"):
-        return unlike
+    from ..backends.kernels.torch_guards import guard_for  # It loads PyTorch.
+
     sizes = [list(value.shape) if of_one_size else [None] * value.ndim for value in values]
     strides = [list(value.stride()) if of_one_size else [None] * value.ndim for value in values]
     for place, axis in (growing or {}).items():
         sizes[place][axis] = None
         strides[place][:-1] = [None] * (values[place].ndim - 1)
-    first = [next(n for n, other in enumerate(values) if other is value) for value in values]
-    for n, m in enumerate(first):
-        for about in (sizes, strides):
-            about[m] = [mine if other is None else other for mine, other in zip(about[m], about[n], strict=True)]
-    return _guarding(guards, values, sizes, strides, first)
-
-
-def _guarding(
-    guards: Any, values: Values, sizes: list[Any], strides: list[Any], first: list[int]
-) -> Callable[..., bool]:
-    """A test by guards, which say no where an array comes twice: those that are the same here, each as the `first` of
-    them, have to be the same there."""
-    own = sorted(set(first))
-    given, lengths, steps = ([part[n] for n in own] for part in (values, sizes, strides))
-    check: Callable[..., bool] = guards.TensorGuards(
-        *given, dynamic_dims_sizes=lengths, dynamic_dims_strides=steps
-    ).check
-    if len(own) == len(values):
-        return check
-    same = [f"a{n} is a{m} and " for n, m in enumerate(first) if n != m]
-    names = [", ".join(f"a{n}" for n in places) for places in (range(len(values)), own)]
-    both: Callable[..., bool] = eval(f"lambda {names[0]}: {''.join(same)}check({names[1]})", {"check": check})
-    return both
+    return guard_for(values, sizes, strides) or unlike
 
 
 def in_order(names: tuple[str, ...], arrays: Values, named: Mapping[str, Any]) -> Values:

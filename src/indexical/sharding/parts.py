@@ -77,7 +77,7 @@ class Parted:
         return tuple(rows)
 
     def _plain(self, trail: Trail, index: ir.Expr, extent: int) -> list[Interval] | None:
-        """What needs no proof: all points of a range, or the same in every block."""
+        """The points that need no proof: all of a range, or the same in every block; None of any others."""
         if isinstance(index, ir.Coord) and all(isinstance(step, ir.Range) for step in trail):
             range = bound_by(index.coordinate, trail)
             lower, upper = number_of(range.lower), number_of(range.upper)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .torch_guards import guard_for
 from .triton_launch import Repeat, compile_together, launch
 
 
@@ -195,7 +196,10 @@ class Tapes:
         if latest is not None:
             return latest.again
         found = self.known.get(_layout_of(tensors, numbers))
-        is_alike = None if found is None else _test_for(tensors)
+        is_alike = None
+        if found is not None:
+            sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+            is_alike = guard_for(tensors, sizes, strides)
         if found is not None and is_alike is not None:
             learns = any(x.requires_grad for x in tensors)
             self.recent = (Recent(numbers, len(tensors), is_alike, learns, found), *self.recent[: _MOST_RECENT - 1])
@@ -215,22 +219,6 @@ class Tapes:
         if len(self.known) >= 64:
             self.known, self.recent = {}, ()
         self.known[layout] = tape.written(results)
-
-
-def _test_for(tensors: Sequence[Tensor]) -> Callable[..., bool] | None:
-    """A test whether others are like these tensors, by guards; None where this version has none. A guard says no where
-    it is given a tensor twice: those that are the same here have to be the same there."""
-    guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    if not hasattr(guards, "TensorGuards"):
-        return None
-    first = [next(n for n, other in enumerate(tensors) if other is x) for x in tensors]
-    own = sorted(set(first))
-    sizes, strides = [list(tensors[n].shape) for n in own], [list(tensors[n].stride()) for n in own]
-    guard = guards.TensorGuards(*(tensors[n] for n in own), dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-    same = [f"t{n} is t{m} and " for n, m in enumerate(first) if n != m]
-    names = [", ".join(f"t{n}" for n in places) for places in (range(len(tensors)), own)]
-    both: Callable[..., bool] = eval(f"lambda {names[0]}: {''.join(same)}check({names[1]})", {"check": guard.check})
-    return both if same else guard.check
 
 
 def _layout_of(tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> tuple[Any, ...]:
