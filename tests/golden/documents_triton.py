@@ -4,7 +4,7 @@ import torch
 from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, places_of, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
+from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
 from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.torch_stream import streaming
@@ -128,8 +128,8 @@ def out_forward(
 ):
     """Attention of one tile of queries: sum[d](K[b, h, i_1, d] * Q[b, h, i, d]) / sqrt(size(d)) - (i - i_1) * slope[h] where i_1 <= i, document[b, i] == document[b, i_1]."""
     tiles = tl.cdiv(n_rows, ROWS)
-    at = tl.program_id(0) // tiles
-    t0 = (tiles - 1 - tl.program_id(0) % tiles) * ROWS
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    t0 = (tiles - 1 - which) * ROWS
     t1 = tl.minimum(t0 + ROWS, n_rows)
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
     near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)
@@ -180,7 +180,7 @@ def out_forward(
     tl.store(total_ptr + far(at, n_rows) + t0 + places, total, mask=places < n_rows - t0)
     start = out_ptr + b * out_b + h * out_h + far(t0, out_row)
     store_tile(start, acc, places, n_rows - t0, out_row, out_e, CARRIED, CARRIED_PADDED)
-    tl.store(odd_ptr + tl.program_id(0) * ROWS + places, zeros_of(acc))
+    tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(acc))
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i"])
@@ -197,8 +197,8 @@ def out_backward_query(
 ):
     """The gradients of one tile of queries."""
     tiles = tl.cdiv(n_rows, ROWS)
-    at = tl.program_id(0) // tiles
-    t0 = (tiles - 1 - tl.program_id(0) % tiles) * ROWS
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    t0 = (tiles - 1 - which) * ROWS
     t1 = tl.minimum(t0 + ROWS, n_rows)
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
     near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)
@@ -276,7 +276,7 @@ def out_backward_query(
         if WANT_slope:
             d_slope += tl.sum(gained * distance, 1)
             share_slope += tl.sum(p * distance, 1)
-    tl.store(odd_ptr + tl.program_id(0) * ROWS + places, zeros_of(d_q))
+    tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(d_q))
     if WANT_Q:
         store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)
     if WANT_slope:
@@ -298,8 +298,8 @@ def out_backward_key(
 ):
     """The gradients of one tile of keys and values."""
     tiles = tl.cdiv(n_keys, KEYS)
-    at = tl.program_id(0) // tiles
-    t0 = (tl.program_id(0) % tiles) * KEYS
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    t0 = which * KEYS
     t1 = tl.minimum(t0 + KEYS, n_keys)
     b, h = (at // (n_heads // GROUP)).to(tl.int64), (at % (n_heads // GROUP)).to(tl.int64)
     near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)
@@ -366,7 +366,7 @@ def out_backward_key(
             d_score = p * (dp - delta[None, :])
             if WANT_K:
                 d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision="ieee")
-    tl.store(odd_ptr + tl.program_id(0) * KEYS + places, zeros_of(d_k) + zeros_of(d_v))
+    tl.store(odd_ptr + far(at, tiles) * KEYS + t0 + places, zeros_of(d_k) + zeros_of(d_v))
     if WANT_K:
         store_tile(d_k_ptr + b * d_k_b + shared * d_k_h + far(t0, d_k_key), d_k / sqrt_n_d, places, n_keys - t0, d_k_key, d_k_d, WIDTH, PADDED)
     if WANT_V:
@@ -388,11 +388,11 @@ def out_forward_again(
     marks = first * ROWS + tl.arange(0, 16 * ROWS)
     if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs * ROWS, other=0.0), 0) == 0.0:
         return
-    for program in tl.range(first, tl.minimum(first + 16, programs)):
-        if tl.sum(tl.load(odd_ptr + program * ROWS + tl.arange(0, ROWS)), 0) != 0.0:
+    for marked in tl.range(first, tl.minimum(first + 16, programs)):
+        if tl.sum(tl.load(odd_ptr + marked * ROWS + tl.arange(0, ROWS)), 0) != 0.0:
             tiles = tl.cdiv(n_rows, ROWS)
-            at = program // tiles
-            t0 = (tiles - 1 - program % tiles) * ROWS
+            at = marked // tiles
+            t0 = marked % tiles * ROWS
             t1 = tl.minimum(t0 + ROWS, n_rows)
             b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
             begin, full_begin, full_end, end = tiles_of(0, t1, 0, t0 + 1, KEYS)
@@ -411,7 +411,7 @@ def out_forward_again(
                 scale = LOG2_E / tl.sqrt(n_d.to(tl.float32))
                 real_rows = rows.to(tl.float32)
                 scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
-                odd = tl.load(odd_ptr + program * ROWS + places)
+                odd = tl.load(odd_ptr + marked * ROWS + places)
                 acc = tl.zeros((16, CARRIED_PADDED), tl.float32)
                 silent = total == float("-inf")
                 if tl.max(silent.to(tl.int32), 0) > 0:
@@ -463,11 +463,11 @@ def out_backward_query_again(
     marks = first * ROWS + tl.arange(0, 16 * ROWS)
     if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs * ROWS, other=0.0), 0) == 0.0:
         return
-    for program in tl.range(first, tl.minimum(first + 16, programs)):
-        if tl.sum(tl.load(odd_ptr + program * ROWS + tl.arange(0, ROWS)), 0) != 0.0:
+    for marked in tl.range(first, tl.minimum(first + 16, programs)):
+        if tl.sum(tl.load(odd_ptr + marked * ROWS + tl.arange(0, ROWS)), 0) != 0.0:
             tiles = tl.cdiv(n_rows, ROWS)
-            at = program // tiles
-            t0 = (tiles - 1 - program % tiles) * ROWS
+            at = marked // tiles
+            t0 = marked % tiles * ROWS
             t1 = tl.minimum(t0 + ROWS, n_rows)
             b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
             begin, full_begin, full_end, end = tiles_of(0, t1, 0, t0 + 1, KEYS)
@@ -525,11 +525,11 @@ def out_backward_key_again(
     marks = first * KEYS + tl.arange(0, 16 * KEYS)
     if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs * KEYS, other=0.0), 0) == 0.0:
         return
-    for program in tl.range(first, tl.minimum(first + 16, programs)):
-        if tl.sum(tl.load(odd_ptr + program * KEYS + tl.arange(0, KEYS)), 0) != 0.0:
+    for marked in tl.range(first, tl.minimum(first + 16, programs)):
+        if tl.sum(tl.load(odd_ptr + marked * KEYS + tl.arange(0, KEYS)), 0) != 0.0:
             tiles = tl.cdiv(n_keys, KEYS)
-            at = program // tiles
-            t0 = (program % tiles) * KEYS
+            at = marked // tiles
+            t0 = marked % tiles * KEYS
             t1 = tl.minimum(t0 + KEYS, n_keys)
             b, h = (at // (n_heads // GROUP)).to(tl.int64), (at % (n_heads // GROUP)).to(tl.int64)
             shared = h

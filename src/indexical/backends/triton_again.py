@@ -48,7 +48,7 @@ def forward_again(parts: Parts) -> str:
     _begin_marked(kernel, "ROWS")
     body = _begin_queries(kernel, ["total"])
     kernel.printer.count(roots(parts))
-    kernel.add(2, "odd = tl.load(odd_ptr + program * ROWS + places)")
+    kernel.add(2, "odd = tl.load(odd_ptr + marked * ROWS + places)")
     kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
     if parts.scale is not None:
         _write_silence(kernel)
@@ -116,7 +116,7 @@ def key_again(parts: Parts) -> str:
     _begin_marked(kernel, "KEYS")
     queries, keys, *_ = signature_of(parts)
     flows = [parts.cotangents[dot] for dot in parts.terms.dots]
-    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False, program="program")
+    _place(kernel, "(n_heads // GROUP)", "n_keys", "KEYS")
     kernel.add(1, "shared = h", f"for lead in tl.range(0, KEYS, {LEAD}):")
     kernel.add(2, f"places = lead + tl.arange(0, {LEAD})", "near = tl.minimum(places, n_keys - 1 - t0)")
     kernel.add(2, "keys = t0 + near")
@@ -149,16 +149,22 @@ def key_again(parts: Parts) -> str:
     return kernel.text()
 
 
+def _place(kernel: Kernel, heads: str, length: str, step: str) -> None:
+    """The tile that is marked, and its batch and head."""
+    kernel.add(1, f"tiles = tl.cdiv({length}, {step})", "at = marked // tiles", f"t0 = marked % tiles * {step}")
+    kernel.place_rest(heads, length, step)
+
+
 def _begin_marked(kernel: Kernel, step: str) -> None:
-    """Begin a kernel of tiles of which another one has marked some rows; `program` is the one of that kernel."""
+    """Begin a kernel of tiles of which another one has marked some rows; `marked` counts them."""
     kernel.add(
         1,
         f"first = tl.program_id(0) * {SEVERAL}",
         f"marks = first * {step} + tl.arange(0, {SEVERAL} * {step})",
         f"if tl.sum(tl.load(odd_ptr + marks, mask=marks < programs * {step}, other=0.0), 0) == 0.0:",
         "    return",
-        f"for program in tl.range(first, tl.minimum(first + {SEVERAL}, programs)):",
-        f"    if tl.sum(tl.load(odd_ptr + program * {step} + tl.arange(0, {step})), 0) != 0.0:",
+        f"for marked in tl.range(first, tl.minimum(first + {SEVERAL}, programs)):",
+        f"    if tl.sum(tl.load(odd_ptr + marked * {step} + tl.arange(0, {step})), 0) != 0.0:",
     )
     kernel.indent = 2
 
@@ -166,7 +172,7 @@ def _begin_marked(kernel: Kernel, step: str) -> None:
 def _begin_queries(kernel: Kernel, known: Iterable[str]) -> int:
     """Begin a tile of queries, some of them at a time, with what is `known` of each; the place in it of
     what the loop over keys needs."""
-    kernel.place("n_heads", "n_rows", "ROWS", program="program")
+    _place(kernel, "n_heads", "n_rows", "ROWS")
     kernel.ranges(kernel.parts.forward, "KEYS")
     kernel.add(1, f"for lead in tl.range(0, ROWS, {LEAD}):")
     kernel.add(2, f"places = lead + tl.arange(0, {LEAD})", "near = tl.minimum(places, n_rows - 1 - t0)")

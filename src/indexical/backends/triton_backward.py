@@ -53,10 +53,7 @@ def query_kernel(parts: Parts) -> str:
     kernel = Kernel(parts, "backward_query", "The gradients of one tile of queries.", KEY, False)
     learned, paired = take_queries(kernel)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
-    if parts.striped:
-        kernel.place("n_heads", "n_rows", "ROWS", program="(skipped + tl.program_id(0))")
-    else:
-        kernel.place("n_heads", "n_rows", "ROWS")
+    kernel.place("n_heads", "n_rows", "ROWS", parts.forward, "skipped // tiles" if parts.striped else "")
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
         kernel.add(1, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
@@ -224,7 +221,7 @@ def key_kernel(parts: Parts) -> str:
     kernel = Kernel(parts, "backward_key", "The gradients of one tile of keys and values.", ROW, True)
     learned = take_keys(kernel)
     printer, dots = kernel.printer, tuple(parts.terms.dots)
-    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", latest_first=False)
+    kernel.place("(n_heads // GROUP)", "n_keys", "KEYS", parts.transposed)
     kernel.add(1, "near = tl.minimum(tl.arange(0, KEYS), n_keys - 1 - t0)", "keys = t0 + near")
     for number, k in enumerate(keys):
         kernel.add(1, load_line(k, "t0", "near", "h", f"PADDED{tag(number)}"))

@@ -24,7 +24,7 @@ def forward_kernel(parts: Parts) -> str:
     kernel = Kernel(parts, "forward", f"Attention of one tile of queries: {parts.about}.", KEY, False)
     take_forward(kernel)
     printer = kernel.printer
-    kernel.place("n_heads", "n_rows", "ROWS")
+    kernel.place("n_heads", "n_rows", "ROWS", parts.forward)
     kernel.add(1, "near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)", "rows = t0 + near")
     for number, q in enumerate(queries):
         kernel.add(1, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))

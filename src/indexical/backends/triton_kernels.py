@@ -133,26 +133,31 @@ class Kernel:
         return "\n".join([*head, "):", f'    """{self.about}"""', *self.lines])
 
     def mark(self, step: str, sums: Iterable[str]) -> None:
-        """Mark the rows of this program whose sums are not finite, so that its tile is computed once more. Each row has
-        a mark of its own: to find one for all, threads would wait for each other."""
+        """Mark the rows of this tile whose sums are not finite, so that it is computed once more. Each row has a mark
+        of its own: to find one for all, threads would wait for each other."""
         if self.parts.allowed is not None:
             odd = " + ".join(f"zeros_of({name})" for name in sums)
-            self.add(1, f"tl.store(odd_ptr + {self.program} * {step} + places, {odd})")
+            self.add(1, f"tl.store(odd_ptr + far(at, tiles) * {step} + t0 + places, {odd})")
 
     # -------------------------------------------------------------------- places
 
-    def place(
-        self, heads: str, length: str, step: str, latest_first: bool = True, program: str = "tl.program_id(0)"
-    ) -> None:
-        """The tile of this program, and its batch and head."""
-        self.program = program
-        place = f"{program} % tiles"
-        tile = f"(tiles - 1 - {place}) * {step}" if latest_first else f"({place}) * {step}"
+    def place(self, heads: str, length: str, step: str, blocks: tuple[Block, ...], first_head: str = "") -> None:
+        """The tile of this program, and its batch and head. Later tiles of causal queries meet more keys, and earlier
+        tiles of keys more queries: what takes longest comes first."""
+        latest_first = all(isinstance(block.first, ir.Const) for block in blocks)
         self.add(
             1,
             f"tiles = tl.cdiv({length}, {step})",
-            f"at = {program} // tiles",
-            f"t0 = {tile}",
+            "at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)",
+            *([f"at += {first_head}"] if first_head else []),
+            f"t0 = {'(tiles - 1 - which)' if latest_first else 'which'} * {step}",
+        )
+        self.place_rest(heads, length, step)
+
+    def place_rest(self, heads: str, length: str, step: str) -> None:
+        """The end of the tile at `t0`, and the batch and head of those that are counted by `at`."""
+        self.add(
+            1,
             f"t1 = tl.minimum(t0 + {step}, {length})",
             f"b, h = (at // {heads}).to(tl.int64), (at % {heads}).to(tl.int64)",
         )

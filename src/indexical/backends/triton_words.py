@@ -8,11 +8,11 @@ import re
 HELPERS = frozenset(
     "tanh fast_tanh fast_sigmoid far load_tile store_tile tiles_of places_of sums_of no_sums within in_order behind "
     "partial_tile absorb beside zero_of zeros_of unusual one_dot absorb_one load_bank load_bank_column bank_number "
-    "store_diagonals near_place LOG2_E".split()
+    "store_diagonals near_place several_heads LOG2_E".split()
 )
 FEW_HELPERS = frozenset("few_rows some_keys split_of store_split paged_keys peak_of_silence".split())
 _OTHERS = (
-    "tl triton torch math float range program programs first lead marks odd tiles at t0 t1 k0 r0 b h head shared "
+    "tl triton torch math float range which marked programs first lead marks odd tiles at t0 t1 k0 r0 b h head shared "
     "member near near_rows near_keys near_columns rows keys places positions fresh there count turn tile met "
     "table begin end full_begin full_end start stop beyond group level q k v given out dot score allowed p dp "
     "d_score delta gain gained total mean peak weight acc heard nobody silent found page slot page_size n_heads "
