@@ -4,7 +4,7 @@ import torch
 from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
+from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, parts_of, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
 from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.torch_stream import streaming
@@ -66,7 +66,7 @@ def out_decode(
     slope = tl.load(slope_at + h * slope_h).to(tl.float32)
     start, stop = split_of(first, beyond, KEYS)
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
-    weight = tl.zeros((ROWS,), tl.float32)
+    weight = tl.zeros((ROWS, 8), tl.float32)
     acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)
     for k0 in tl.range(start, stop, KEYS):
         positions = k0 + tl.arange(0, KEYS)
@@ -82,6 +82,7 @@ def out_decode(
         score = tl.where(allowed, term, float("-inf"))
         v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
         peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
+    weight = tl.sum(weight, 1)
     if unusual(acc, weight) != 0.0:
         if zero_of(acc) != 0.0:
             # Once more key by key, so that a value that is NaN or infinite reaches only those who attend to it.
@@ -146,7 +147,7 @@ def out_forward(
     real_rows = rows.to(tl.float32)
     scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
-    weight = tl.zeros((ROWS,), tl.float32)
+    weight = tl.zeros((ROWS, 8), tl.float32)
     acc = no_sums(ROWS, CARRIED_PADDED)
     # Tiles in which the guard holds for some pairs.
     count = full_begin - begin + end - full_end
@@ -173,6 +174,7 @@ def out_forward(
         score = dot * scale - (real_rows[:, None] - real_keys[None, :]) * scaled_slope
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
+    weight = tl.sum(weight, 1)
     places = tl.arange(0, ROWS)
     # A query of which all scores are -inf is NaN.
     acc = acc / weight[:, None]
@@ -223,11 +225,9 @@ def out_backward_query(
     real_rows = rows.to(tl.float32)
     scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
     d_q = no_sums(ROWS, PADDED)
-    mean = tl.zeros((ROWS,), tl.float32)
-    if gain_ptr is not None:
-        mean -= gain
-    d_slope = tl.zeros((ROWS,), tl.float32)
-    share_slope = tl.zeros((ROWS,), tl.float32)
+    d_slope = tl.zeros((ROWS, 8), tl.float32)
+    share_slope = tl.zeros((ROWS, 8), tl.float32)
+    mean = tl.zeros((ROWS, 8), tl.float32)
     places = tl.arange(0, ROWS)
     # Tiles in which the guard holds for some pairs.
     count = full_begin - begin + end - full_end
@@ -248,12 +248,12 @@ def out_backward_query(
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = tl.where(allowed, p * dp, 0.0)
-            mean += tl.sum(gained, 1)
+            mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
         if WANT_slope:
-            d_slope += tl.sum(gained * distance, 1)
-            share_slope += tl.sum(p * distance, 1)
+            d_slope += parts_of(gained * distance)
+            share_slope += parts_of(p * distance)
     # Tiles in which it holds for all.
     for tile in tl.range(full_begin, full_end):
         k0 = tile * KEYS
@@ -270,12 +270,17 @@ def out_backward_query(
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = p * dp
-            mean += tl.sum(gained, 1)
+            mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
         if WANT_slope:
-            d_slope += tl.sum(gained * distance, 1)
-            share_slope += tl.sum(p * distance, 1)
+            d_slope += parts_of(gained * distance)
+            share_slope += parts_of(p * distance)
+    d_slope = tl.sum(d_slope, 1)
+    share_slope = tl.sum(share_slope, 1)
+    mean = tl.sum(mean, 1)
+    if gain_ptr is not None:
+        mean -= gain
     tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(d_q))
     if WANT_Q:
         store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)

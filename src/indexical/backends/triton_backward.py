@@ -80,13 +80,9 @@ def query_kernel(parts: Parts) -> str:
     halved = bool(summed) and parts.scale is not None
     any_summed = " or ".join(f"WANT_{operand.name}" for operand in summed)
     of_sink = {} if parts.sinking is None else parts.sinking[1]
-    if halved:
-        kernel.add(1, "mean = tl.zeros((ROWS,), tl.float32)")
-        kernel.add(1, "if gain_ptr is not None:", "    mean -= gain")
-    for operand in summed:
-        kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS,), tl.float32)")
-        if halved:
-            kernel.add(1, f"share_{operand.name} = tl.zeros((ROWS,), tl.float32)")
+    sums = [f"{word}_{operand.name}" for operand in summed for word in ("d", "share")[: 1 + halved]]
+    sums += ["mean"] if halved else []
+    kernel.add(1, *(f"{name} = tl.zeros((ROWS, 8), tl.float32)" for name in sums))
     kernel.add(1, "places = tl.arange(0, ROWS)")
     for operand in paired:
         start = f"d_{operand.pointer} + (far(at, n_rows) + t0 + places)[:, None] * n_keys"
@@ -107,7 +103,7 @@ def query_kernel(parts: Parts) -> str:
         write_cotangents(kernel, indent, is_partial)
         if halved:
             kernel.add(indent, f"if {any_summed}:", f"    gained = {_kept(kernel, 'p * dp', is_partial)}")
-            kernel.add(indent + 1, "mean += tl.sum(gained, 1)")
+            kernel.add(indent + 1, "mean += parts_of(gained)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
@@ -120,7 +116,7 @@ def query_kernel(parts: Parts) -> str:
             codes = [_kept(kernel, kernel.written(indent, cell), odd) for cell in cells]
             kernel.add(indent, f"if WANT_{operand.name}:")
             for name, code in zip(("d", "share"), codes, strict=False):
-                kernel.add(indent + 1, f"{name}_{operand.name} += tl.sum({code}, 1)")
+                kernel.add(indent + 1, f"{name}_{operand.name} += parts_of({code})")
         for operand in paired:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
@@ -137,6 +133,9 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(indent, f"if WANT_{operand.name}:")
             where = f"d_{operand.pointer}, place - skipped, k0 // KEYS - first, slots"
             kernel.add(indent + 1, f"store_diagonals({where}, {code}, {more}, places < n_rows - t0, ROWS, KEYS, STRIP)")
+    kernel.add(1, *(f"{name} = tl.sum({name}, 1)" for name in sums))
+    if halved:
+        kernel.add(1, "if gain_ptr is not None:", "    mean -= gain")
     kernel.mark("ROWS", (f"d_q{tag(number)}" for number in kernel.dots))
     kernel.add(1, *store_queries(kernel))
     if of_sink and parts.sinking is not None:
@@ -233,7 +232,7 @@ def key_kernel(parts: Parts) -> str:
     kernel.add(1, "for member in range(0, GROUP):")
     kernel.add(2, "h = shared * GROUP + member", "head = b * n_heads + h")
     for operand in learned:
-        kernel.add(2, f"d_{operand.name} = tl.zeros((KEYS,), tl.float32)")
+        kernel.add(2, f"d_{operand.name} = tl.zeros((KEYS, 8), tl.float32)")
     kernel.ranges(parts.transposed, "ROWS", 2)
     body = len(kernel.lines)
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
@@ -268,11 +267,12 @@ def key_kernel(parts: Parts) -> str:
         for operand in learned:
             code = _kept(kernel, kernel.written(indent, parts.cotangents[operand.expr][0]), is_partial)
             kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"d_{operand.name} += tl.sum({code}, 1)")
+            kernel.add(indent + 1, f"d_{operand.name} += parts_of({code})")
     for operand in learned:
         factor = parts.cotangents[operand.expr][1]
         name = f"d_{operand.name}"
-        code = name if factor is None else multiplied(name, show(printer.written(factor, NOWHERE)))
+        code = f"tl.sum({name}, 1)"
+        code = code if factor is None else multiplied(code, show(printer.written(factor, NOWHERE)))
         kernel.add(2, f"if WANT_{operand.name}:")
         kernel.add(3, f"tl.store({name}_ptr + far(head, n_keys) + t0 + places, {code}, mask=places < n_keys - t0)")
     lines = store_keys(kernel)

@@ -190,13 +190,14 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
         1,
         "start, stop = split_of(first, beyond, KEYS)",
         'peak = tl.full((ROWS,), float("-inf"), tl.float32)',
-        "weight = tl.zeros((ROWS,), tl.float32)",
+        "weight = tl.zeros((ROWS, 8), tl.float32)",
         "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
     )
     kernel.printer.count(roots(parts))
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
     kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+    kernel.add(1, "weight = tl.sum(weight, 1)")
     kernel.add(1, "if unusual(acc, weight) != 0.0:")
     _look_again(kernel, keys, paged)
     if parts.sinking is not None:

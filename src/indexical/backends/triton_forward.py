@@ -31,7 +31,7 @@ def forward_kernel(parts: Parts) -> str:
     kernel.ranges(parts.forward, "KEYS")
     body = len(kernel.lines)
     if parts.scale is not None:
-        kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS,), tl.float32)")
+        kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS, 8), tl.float32)")
     kernel.add(1, "acc = no_sums(ROWS, CARRIED_PADDED)")
     printer.count(roots(parts))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
@@ -43,6 +43,8 @@ def forward_kernel(parts: Parts) -> str:
             kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
         else:
             kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+    if parts.scale is not None:
+        kernel.add(1, "weight = tl.sum(weight, 1)")
     if parts.sinking is not None:
         kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
     kernel.add(1, "places = tl.arange(0, ROWS)")

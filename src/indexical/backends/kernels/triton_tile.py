@@ -203,13 +203,20 @@ def partial_tile(turn, begin, full_begin, full_end):  # type: ignore[no-untyped-
 
 
 @triton.jit
+def parts_of(tile):  # type: ignore[no-untyped-def]
+    """The sums of the rows of a tile, each in eight parts: a thread has all terms of its own, and for what they sum up
+    to threads wait for each other once, at the end."""
+    return tl.sum(tl.reshape(tile, (tile.shape[0], tile.shape[1] // 8, 8)), 1)
+
+
+@triton.jit
 def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """A tile of scores and its values into the running softmax of base 2."""
+    """A tile of scores and its values into the running softmax of base 2, whose weights are sums in parts."""
     higher = tl.maximum(peak, tl.max(score, 1) * scale)
     level = tl.where(higher == float("-inf"), 0.0, higher)
     p = tl.exp2(score * scale - level[:, None])
     fade = tl.exp2(peak - level)
-    weight = weight * fade + tl.sum(p, 1)
+    weight = weight * fade[:, None] + parts_of(p)
     acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
     return higher, weight, acc
 
