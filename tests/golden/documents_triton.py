@@ -129,7 +129,7 @@ def out_forward(
 ):
     """Attention of one tile of queries: sum[d](K[b, h, i_1, d] * Q[b, h, i, d]) / sqrt(size(d)) - (i - i_1) * slope[h] where i_1 <= i, document[b, i] == document[b, i_1]."""
     tiles = tl.cdiv(n_rows, ROWS)
-    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles, 2048)
     t0 = (tiles - 1 - which) * ROWS
     t1 = tl.minimum(t0 + ROWS, n_rows)
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
@@ -144,8 +144,7 @@ def out_forward(
     document = tl.load(document_at + rows.to(tl.int64) * document_row)
     key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
     scale = LOG2_E / tl.sqrt(n_d.to(tl.float32))
-    real_rows = rows.to(tl.float32)
-    scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+    rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
     weight = tl.zeros((ROWS, 8), tl.float32)
     acc = no_sums(ROWS, CARRIED_PADDED)
@@ -159,8 +158,8 @@ def out_forward(
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
-        real_keys = keys.to(tl.float32)
-        score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * scaled_slope, float("-inf"))
+        key_rise = (keys - t0).to(tl.float32) * rise
+        score = tl.where(allowed, dot * scale + key_rise[None, :], float("-inf"))
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
     # Tiles in which it holds for all.
@@ -170,11 +169,12 @@ def out_forward(
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
-        real_keys = keys.to(tl.float32)
-        score = dot * scale - (real_rows[:, None] - real_keys[None, :]) * scaled_slope
+        key_rise = (keys - t0).to(tl.float32) * rise
+        score = dot * scale + key_rise[None, :]
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
     weight = tl.sum(weight, 1)
+    peak -= (rows - t0).to(tl.float32) * rise
     places = tl.arange(0, ROWS)
     # A query of which all scores are -inf is NaN.
     acc = acc / weight[:, None]
@@ -199,7 +199,7 @@ def out_backward_query(
 ):
     """The gradients of one tile of queries."""
     tiles = tl.cdiv(n_rows, ROWS)
-    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles, 2048)
     t0 = (tiles - 1 - which) * ROWS
     t1 = tl.minimum(t0 + ROWS, n_rows)
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
@@ -222,8 +222,8 @@ def out_backward_query(
     key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
     sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
     scale = LOG2_E / sqrt_n_d
-    real_rows = rows.to(tl.float32)
-    scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+    rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+    row_offset = (rows - t0).to(tl.float32)
     d_q = no_sums(ROWS, PADDED)
     d_slope = tl.zeros((ROWS, 8), tl.float32)
     share_slope = tl.zeros((ROWS, 8), tl.float32)
@@ -240,10 +240,10 @@ def out_backward_query(
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
-        real_keys = keys.to(tl.float32)
-        distance = real_rows[:, None] - real_keys[None, :]
-        score = tl.where(allowed, dot * scale - distance * scaled_slope, float("-inf"))
-        p = tl.exp2(score - total[:, None])
+        key_offset = (keys - t0).to(tl.float32)
+        key_rise = key_offset * rise
+        score = tl.where(allowed, dot * scale + key_rise[None, :], float("-inf"))
+        p = tl.exp2(score - (total + row_offset * rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -251,6 +251,7 @@ def out_backward_query(
             mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+        distance = row_offset[:, None] - key_offset[None, :]
         if WANT_slope:
             d_slope += parts_of(gained * distance)
             share_slope += parts_of(p * distance)
@@ -262,10 +263,10 @@ def out_backward_query(
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
-        real_keys = keys.to(tl.float32)
-        distance = real_rows[:, None] - real_keys[None, :]
-        score = dot * scale - distance * scaled_slope
-        p = tl.exp2(score - total[:, None])
+        key_offset = (keys - t0).to(tl.float32)
+        key_rise = key_offset * rise
+        score = dot * scale + key_rise[None, :]
+        p = tl.exp2(score - (total + row_offset * rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -273,6 +274,7 @@ def out_backward_query(
             mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+        distance = row_offset[:, None] - key_offset[None, :]
         if WANT_slope:
             d_slope += parts_of(gained * distance)
             share_slope += parts_of(p * distance)
@@ -303,7 +305,7 @@ def out_backward_key(
 ):
     """The gradients of one tile of keys and values."""
     tiles = tl.cdiv(n_keys, KEYS)
-    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)
+    at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles, 2048)
     t0 = which * KEYS
     t1 = tl.minimum(t0 + KEYS, n_keys)
     b, h = (at // (n_heads // GROUP)).to(tl.int64), (at % (n_heads // GROUP)).to(tl.int64)
@@ -317,7 +319,6 @@ def out_backward_key(
     shared = h
     sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
     scale = LOG2_E / sqrt_n_d
-    real_keys = keys.to(tl.float32)
     for member in range(0, GROUP):
         h = shared * GROUP + member
         head = b * n_heads + h
@@ -327,7 +328,8 @@ def out_backward_key(
         document_at = document_ptr + b * document_b + h * document_h
         key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
-        scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+        rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+        key_rise = (keys - t0).to(tl.float32) * rise
         # Tiles in which the guard holds for some pairs.
         count = full_begin - begin + end - full_end
         for turn in tl.range(0, count):
@@ -343,9 +345,8 @@ def out_backward_key(
             key_end = rows + 1
             document = tl.load(document_at + rows.to(tl.int64) * document_row)
             allowed = (keys[:, None] < key_end[None, :]) & (document[None, :] == key_document[:, None])
-            real_rows = rows.to(tl.float32)
-            score = tl.where(allowed, dot * scale - (real_rows[None, :] - real_keys[:, None]) * scaled_slope, float("-inf"))
-            p = tl.exp2(score - total[None, :])
+            score = tl.where(allowed, dot * scale, float("-inf"))
+            p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[None, :] + key_rise[:, None])
             if WANT_V:
                 d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
             dp = tl.dot(v, tl.trans(given), input_precision="ieee")
@@ -362,9 +363,8 @@ def out_backward_key(
             total = tl.load(total_ptr + far(head, n_rows) + rows)
             delta = tl.load(delta_ptr + far(head, n_rows) + rows)
             given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
-            real_rows = rows.to(tl.float32)
-            score = dot * scale - (real_rows[None, :] - real_keys[:, None]) * scaled_slope
-            p = tl.exp2(score - total[None, :])
+            score = dot * scale
+            p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[None, :] + key_rise[:, None])
             if WANT_V:
                 d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
             dp = tl.dot(v, tl.trans(given), input_precision="ieee")
@@ -414,7 +414,7 @@ def out_forward_again(
                 document = tl.load(document_at + rows.to(tl.int64) * document_row)
                 key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
                 scale = LOG2_E / tl.sqrt(n_d.to(tl.float32))
-                real_rows = rows.to(tl.float32)
+                row_offset = (rows - t0).to(tl.float32)
                 scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
                 odd = tl.load(odd_ptr + marked * ROWS + places)
                 acc = tl.zeros((16, CARRIED_PADDED), tl.float32)
@@ -443,8 +443,8 @@ def out_forward_again(
                         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
                         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
                         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :])
-                        real_keys = keys.to(tl.float32)
-                        score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * scaled_slope, float("-inf"))
+                        key_offset = (keys - t0).to(tl.float32)
+                        score = tl.where(allowed, dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope, float("-inf"))
                         p = tl.exp2(score - total[:, None])
                         acc += tl.where(allowed, p * v.to(tl.float32), 0.0)
                     start = out_ptr + b * out_b + h * out_h + far(t0, out_row)
@@ -491,7 +491,7 @@ def out_backward_query_again(
                 key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
                 sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
                 scale = LOG2_E / sqrt_n_d
-                real_rows = rows.to(tl.float32)
+                row_offset = (rows - t0).to(tl.float32)
                 scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
                 given = load_tile(given_ptr + (b * given_b + h * given_h + far(t0, given_step)) * 8, near, given_step, CARRIED_PADDED)
                 d_q = tl.zeros((16, PADDED), tl.float32)
@@ -503,8 +503,8 @@ def out_backward_query_again(
                     v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
                     key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
                     allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :])
-                    real_keys = keys.to(tl.float32)
-                    score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * scaled_slope, float("-inf"))
+                    key_offset = (keys - t0).to(tl.float32)
+                    score = tl.where(allowed, dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope, float("-inf"))
                     p = tl.exp2(score - total[:, None])
                     dp = one_dot(given, v)
                     d_score = p * (dp - delta[:, None])
@@ -548,7 +548,7 @@ def out_backward_key_again(
                 d_v = tl.zeros((16, CARRIED_PADDED), tl.float32)
                 sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
                 scale = LOG2_E / sqrt_n_d
-                real_keys = keys.to(tl.float32)
+                key_offset = (keys - t0).to(tl.float32)
                 for member in range(0, GROUP):
                     h = shared * GROUP + member
                     head = b * n_heads + h
@@ -570,8 +570,8 @@ def out_backward_key_again(
                         key_end = rows + 1
                         document = tl.load(document_at + rows.to(tl.int64) * document_row)
                         allowed = (keys[:, None] < key_end[None, :]) & (document[None, :] == key_document[:, None])
-                        real_rows = rows.to(tl.float32)
-                        score = tl.where(allowed, dot * scale - (real_rows[None, :] - real_keys[:, None]) * scaled_slope, float("-inf"))
+                        row_offset = (rows - t0).to(tl.float32)
+                        score = tl.where(allowed, dot * scale - (row_offset[None, :] - key_offset[:, None]) * scaled_slope, float("-inf"))
                         p = tl.exp2(score - total[None, :])
                         if WANT_V:
                             d_v += tl.where(allowed, p * given.to(tl.float32), 0.0)

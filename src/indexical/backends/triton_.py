@@ -28,7 +28,9 @@ from .triton_again import forward_again, key_again, query_again
 from .triton_backward import key_kernel, query_kernel, table_kernel
 from .triton_forward import forward_kernel
 from .triton_kernels import Parts
-from .triton_score import D_SINK, KEY, ROW, SEEDS, TILE, Cell, Operand, Terms, saturated
+from .triton_places import TILE
+from .triton_score import D_SINK, KEY, ROW, SEEDS, UNSCALED, Cell, Operand, Terms, saturated
+from .triton_slant import slant_of
 from .triton_words import helpers_in, number_name
 
 
@@ -114,7 +116,7 @@ def parts_of(
     """The score, the guard and the tiles of an attention, as values of a kernel."""
     attention = attend.attention
     fast = low.dtypes[let.name] in ("f16", "bf16")
-    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast)
+    terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, tiled=True)
     pairs = attend.pairs
     assert pairs is not None
     ends = [build.read(end, (), "whole", attention.key.span) for end in TILE]
@@ -122,6 +124,9 @@ def parts_of(
     relation = _where_kept(attention.score, attend)
     free, sink = isinstance(attention.normaliser, Free), attention.sink
     score, scale = (terms.real(relation), None) if free else terms.in_base_two(relation)
+    slant = None if free else slant_of(terms, relation)
+    if slant is not None:  # Its parts are scaled each for itself.
+        score, scale = terms.scaled(relation), UNSCALED
     allowed = in_slices(terms, [block.slice for block in forward], attention.key)
     for block in (*forward, *transposed):
         for end in (block.first, block.beyond, block.full_first, block.full_beyond):
@@ -132,7 +137,7 @@ def parts_of(
     tiled = _tiled(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
     flows = cotangents, halves, sinking
-    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled)
+    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, slant)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:

@@ -47,7 +47,7 @@ def forward_again(parts: Parts) -> str:
     take_forward(kernel, "programs")
     _begin_marked(kernel, "ROWS")
     body = _begin_queries(kernel, ["total"])
-    kernel.printer.count(roots(parts))
+    kernel.printer.count(roots(kernel))
     kernel.add(2, "odd = tl.load(odd_ptr + marked * ROWS + places)")
     kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
     if parts.scale is not None:
@@ -95,7 +95,7 @@ def query_again(parts: Parts) -> str:
     flows = [parts.cotangents[dot] for dot in parts.terms.dots]
     body = _begin_queries(kernel, ["total", "delta"])
     kernel.add(2, load_line("given", "t0", "near", "h", "CARRIED_PADDED"))
-    kernel.printer.count(roots(parts, *(cell for pair in flows for cell in pair)))
+    kernel.printer.count(roots(kernel, *(cell for pair in flows for cell in pair)))
     for number in kernel.dots:
         kernel.add(2, f"d_q{tag(number)} = tl.zeros(({LEAD}, PADDED{tag(number)}), tl.float32)")
     _write_one_key(kernel)
@@ -130,7 +130,7 @@ def key_again(parts: Parts) -> str:
     kernel.add(3, "h = shared * GROUP + member", "head = b * n_heads + h")
     kernel.ranges(parts.transposed, "ROWS", 3)
     body = len(kernel.lines)
-    kernel.printer.count(roots(parts, *(cell for pair in flows for cell in pair)))
+    kernel.printer.count(roots(kernel, *(cell for pair in flows for cell in pair)))
     _write_loop(kernel, 3, "r0", "ROWS", "n_rows", len(parts.transposed))
     kernel.add(4, "near_rows = tl.arange(0, 1)", "rows = r0 + near_rows")
     for number, q in enumerate(queries):

@@ -31,7 +31,10 @@ def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool 
     there are no products of matrices."""
     lead = "[None, :]" if kernel.printer.flipped else "[:, None]"
     scale = kernel.parts.scale
-    kernel.add(indent, "p = score" if scale is None else f"p = tl.exp2({write_exponent(kernel, indent)} - total{lead})")
+    if scale is None:
+        kernel.add(indent, "p = score")
+    else:
+        kernel.add(indent, f"p = tl.exp2({write_exponent(kernel, indent)} - {_level(kernel, indent)})")
     if kernel.printer.flipped:
         dot = 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")'
         kernel.add(indent, "if WANT_V:")
@@ -43,6 +46,18 @@ def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool 
         kernel.add(indent, f"d_score = p * (dp - delta{lead})")
     else:
         kernel.add(indent, "d_score = tl.where(allowed, dp, 0.0)" if is_partial else "d_score = dp")
+
+
+def _level(kernel: Kernel, indent: int) -> str:
+    """The totals of rows, less what their scores are yet to be raised by."""
+    lead, other = ("[None, :]", "[:, None]") if kernel.printer.flipped else ("[:, None]", "[None, :]")
+    if kernel.slant is None:
+        return f"total{lead}"
+    opposite = {"+": "-", "-": "+"}
+    level = f"(total {opposite[kernel.slant.row_sign]} {kernel.written(indent, kernel.slant.by_row)}){lead}"
+    if not kernel.printer.flipped:
+        return level
+    return f"{level} {kernel.slant.key_sign} {kernel.written(indent, kernel.slant.by_key, NOWHERE)}{other}"
 
 
 def query_kernel(parts: Parts) -> str:
@@ -95,7 +110,7 @@ def query_kernel(parts: Parts) -> str:
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in (*paired, *parts.striped)))]
     wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired, *parts.striped)))]
-    printer.count(roots(parts, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
+    printer.count(roots(kernel, *wanted, *outer, *(cell for pair in of_sink.values() for cell in pair)))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
         kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
@@ -237,7 +252,7 @@ def key_kernel(parts: Parts) -> str:
     body = len(kernel.lines)
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in learned))]
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in learned))]
-    printer.count(roots(parts, *wanted, *outer))
+    printer.count(roots(kernel, *wanted, *outer))
     for is_partial, indent in kernel.loops(parts.transposed, 2, "ROWS"):
         if is_partial:
             kernel.add(indent, "r0, near_rows, fresh = places_of(r0, n_rows, ROWS, FEW)")
@@ -349,6 +364,7 @@ def table_kernel(parts: Parts) -> str:
     queries, keys, pointers, strides = signature_of(parts)
     about = "The gradients of tables, along some diagonals of tiles: sums of pairs that are equally far apart."
     kernel = Kernel(parts, "backward_table", about, PAIR, False, "0, ahead * KEYS")
+    kernel.printer.moving = {"t0"}
     if parts.allowed is not None:
         kernel.add(1, "if AGAIN:", "    if tl.load(odd_ptr + tl.program_id(0)) == 0.0:", "        return")
     kernel.add(
@@ -367,7 +383,7 @@ def table_kernel(parts: Parts) -> str:
     for operand in parts.tables:
         kernel.add(1, f"d_{operand.name} = tl.zeros((ROWS, KEYS), tl.float32)")
     wanted = [parts.cotangents[operand.expr] for operand in parts.tables]
-    kernel.printer.count(roots(parts, *(cell for pair in wanted for cell in pair)))
+    kernel.printer.count(roots(kernel, *(cell for pair in wanted for cell in pair)))
     kernel.add(1, "begin = tl.maximum(1 - ROWS // KEYS, -ahead)")
     kernel.add(1, "end = tl.minimum(tl.cdiv(n_rows, KEYS), tl.cdiv(n_keys, KEYS) - ahead)")
     kernel.add(1, "for turn in tl.range(begin, end):")

@@ -193,7 +193,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
         "weight = tl.zeros((ROWS, 8), tl.float32)",
         "acc = tl.zeros((ROWS, CARRIED_PADDED), tl.float32)",
     )
-    kernel.printer.count(roots(parts))
+    kernel.printer.count(roots(kernel))
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
     kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")

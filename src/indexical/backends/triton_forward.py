@@ -33,7 +33,7 @@ def forward_kernel(parts: Parts) -> str:
     if parts.scale is not None:
         kernel.add(1, 'peak = tl.full((ROWS,), float("-inf"), tl.float32)', "weight = tl.zeros((ROWS, 8), tl.float32)")
     kernel.add(1, "acc = no_sums(ROWS, CARRIED_PADDED)")
-    printer.count(roots(parts))
+    printer.count(roots(kernel))
     for is_partial, indent in kernel.loops(parts.forward, 1, "KEYS"):
         write_dots(kernel, indent, is_partial, keys)
         write_score(kernel, indent, is_partial, "fresh[None, :]")
@@ -45,6 +45,8 @@ def forward_kernel(parts: Parts) -> str:
             kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
     if parts.scale is not None:
         kernel.add(1, "weight = tl.sum(weight, 1)")
+    if kernel.slant is not None:
+        kernel.add(1, f"peak {kernel.slant.row_sign}= {kernel.written(1, kernel.slant.by_row)}")
     if parts.sinking is not None:
         kernel.add(1, f"peak, weight, acc = beside({kernel.written(1, parts.sinking[0])}, peak, weight, acc)")
     kernel.add(1, "places = tl.arange(0, ROWS)")

@@ -12,9 +12,14 @@ from ..records import dataclass
 from .code import Node, chain, fill, show
 from .triton_printer import Printer
 from .triton_score import PAIR, Axis, Cell, Operand, Terms, dot_name
+from .triton_slant import Slant
 from .triton_words import WORDS
 
 ALONE = "one query or key"
+
+# Heads run together up to so many tiles: several for each program that runs at a time, and few enough that their keys
+# stay in the cache of a card; more where labels or a mask leave out most keys.
+TOGETHER, MANY_TOGETHER = 512, 2048
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Parts:
     """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
-    meet is made, by their places: one mask, or the labels of queries and of keys, or none."""
+    meet is made, by their places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once
+    more, for kernels that add what is the same for all keys later."""
 
     name: str
     about: str
@@ -37,6 +43,7 @@ class Parts:
     halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     tiled: tuple[int, ...]
+    slant: Slant | None = None
 
     @property
     def work(self) -> str:
@@ -107,6 +114,11 @@ class Kernel:
         self.lines: list[str] = []
         self.indent = 0
         self.flushed: set[str] = set()
+        self.slant = None if apart is not None else parts.slant
+        self.score = parts.score
+        if self.slant is not None:
+            rest, by_key = self.slant.rest, self.slant.by_key
+            self.score = rest if flipped else terms.joined(self.slant.key_sign, (rest, by_key), "real")
 
     @property
     def dots(self) -> range:
@@ -145,10 +157,11 @@ class Kernel:
         """The tile of this program, and its batch and head. Later tiles of causal queries meet more keys, and earlier
         tiles of keys more queries: what takes longest comes first."""
         latest_first = all(isinstance(block.first, ir.Const) for block in blocks)
+        together = MANY_TOGETHER if self.parts.tiled else TOGETHER
         self.add(
             1,
             f"tiles = tl.cdiv({length}, {step})",
-            "at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles)",
+            f"at, which = several_heads(tl.program_id(0), tl.num_programs(0), tiles, {together})",
             *([f"at += {first_head}"] if first_head else []),
             f"t0 = {'(tiles - 1 - which)' if latest_first else 'which'} * {step}",
         )
@@ -332,10 +345,13 @@ def place_before(kernel: Kernel, place: int, indent: int = 1) -> None:
     kernel.printer.outer = []
 
 
-def roots(parts: Parts, *further: Cell | None) -> list[Cell]:
+def roots(kernel: Kernel, *further: Cell | None) -> list[Cell]:
     """All that a kernel writes, so that what is used several times has a name."""
+    parts = kernel.parts
     sink = None if parts.sinking is None else parts.sinking[0]
-    return [cell for cell in (parts.score, parts.scale, parts.allowed, sink, *further) if cell is not None]
+    cells = kernel.score, parts.scale, parts.allowed, sink, *further
+    cells += () if kernel.slant is None else (kernel.slant.by_row,)
+    return [cell for cell in cells if cell is not None]
 
 
 def write_score(kernel: Kernel, indent: int, is_partial: bool, test: str | None) -> None:
@@ -344,7 +360,7 @@ def write_score(kernel: Kernel, indent: int, is_partial: bool, test: str | None)
     kernel.printer.masked = is_partial
     if is_partial:
         write_allowed(kernel, indent, test)
-    score = kernel.written(indent, parts.score)
+    score = kernel.written(indent, kernel.score)
     if is_partial:
         absent = "0.0" if parts.scale is None else 'float("-inf")'
         score = f"tl.where(allowed, {score}, {absent})"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .code import Call, Name, Node, Number, Slice, index, rebuilt, show
+from .code import Call, Name, Node, Number, Slice, index, names, rebuilt, show
 from .triton_score import PAIR, ROW, Axis, Cell, Operand
 
 
 class Printer:
     """Lines of one kernel: `outer` before its loops, `inner` in them. A kernel loops over the tiles of the axes
-    `inside`; its tiles lie `flipped` where keys come first. `banks` have the loads of tables that come as tiles."""
+    `inside`; its tiles lie `flipped` where keys come first. `banks` have the loads of tables that come as tiles.
+    `moving` are names that change from turn to turn."""
 
     def __init__(self, inside: frozenset[Axis], flipped: bool, taken: set[str]) -> None:
         self.inside, self.flipped, self.taken = inside, flipped, taken
@@ -21,6 +22,7 @@ class Printer:
         self.inner: list[tuple[str, Node]] = []
         self.own: set[str] = set()
         self.looped: set[str] = set()
+        self.moving: set[str] = set()
         self.masked = False
         self.banks: dict[Operand, Node] = {}
 
@@ -59,7 +61,7 @@ class Printer:
     def name(self, cell: Cell, code: Node) -> str:
         """Give a cell a name, at the place where it varies with no more than is there. What is put before the loops
         has a name that none of them gives, also those that are written."""
-        is_inner = bool(self.inside & cell.axes)
+        is_inner = bool(self.inside & cell.axes) or not self.moving.isdisjoint(names(code))
         taken = (self.own, self.taken) if is_inner else (self.own, self.taken, self.looped)
         name, number = cell.name, 1
         while any(name in names for names in taken):
@@ -69,6 +71,7 @@ class Printer:
         self.own.add(name)
         if is_inner:
             self.looped.add(name)
+            self.moving.add(name)
         (self.inner if is_inner else self.outer).append((name, code))
         return name
 

@@ -31,6 +31,7 @@ from .code import (
     show,
     spelled,
 )
+from .triton_places import TILE, counted_from_tile
 from .triton_words import array_name
 
 Axis: TypeAlias = Literal["row", "key"]
@@ -42,10 +43,9 @@ PAIR: frozenset[Axis] = ROW | KEY
 LOG2E = Fraction(math.log2(math.e))
 
 # By names that no tensor can have: the cotangent of the scores, its two parts (weights times the cotangents of weights,
-# and weights, of which the mean of the former is yet to be taken off), and the ends of a tile.
+# and weights, of which the mean of the former is yet to be taken off).
 SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
 D_SINK = "d_sink'"
-TILE = ("t0'", "t1'")
 # A function of a whole number that is given: it has 32 bits, and is beyond all places where the number is.
 NEAR = "near'"
 
@@ -112,7 +112,8 @@ class Operand:
 
 @dataclass
 class Terms:
-    """The values of a tile of one attention, each kept once; `numbers` are what the kernel is told by the host."""
+    """The values of a tile of one attention, each kept once; `numbers` are what the kernel is told by the host. With
+    `tiled`, a program has a tile of its own, from which distances are counted."""
 
     batch: tuple[Coordinate, ...]
     row: Coordinate
@@ -120,6 +121,7 @@ class Terms:
     dots: dict[ir.Expr, Dot]
     number: Callable[[ir.Expr], str | None]
     fast: bool
+    tiled: bool = False
     taken: set[str] = field(default_factory=set)
     operands: list[Operand] = field(default_factory=list)
     numbers: dict[str, Kind] = field(default_factory=dict)
@@ -157,6 +159,10 @@ class Terms:
     def _converted(self, expr: ir.Expr) -> Cell:
         # Places are exact as reals. What is given may be too large for that: the difference of two times.
         early = self.value(expr).axes == PAIR and not any(isinstance(part, ir.Read) for part in walk(expr))
+        even = counted_from_tile(expr, self.row, self.key) if early and self.tiled else None
+        if even is not None:
+            sides = self.offset(even.row, "row_offset"), self.offset(even.key, "key_offset")
+            return self.joined(even.sign, sides, "real", "distance")
         match expr:
             case ir.Const(value):
                 return _plain(Number(repr(float(value))), "real")
@@ -168,6 +174,12 @@ class Terms:
                 return self._function(op, tuple(map(self.real, arguments)), "real")
         whole = self.value(expr)
         return self._unary(lambda x: method(x, "to", "tl.float32"), whole, "real", _about("real", whole))
+
+    def offset(self, expr: ir.Expr, label: str) -> Cell:
+        """A whole number that is counted from a tile, as a real."""
+        cell = self.real(expr)
+        cell.label = label
+        return cell
 
     def _made(self, expr: ir.Expr) -> Cell:
         kind = expr.type.kind
@@ -352,7 +364,7 @@ class Terms:
         outer = [f for f in factors if not self.real(f.expr).axes and _is_positive(f.expr)]
         inner = [f for f in factors if f not in outer]
         if not outer or not inner:
-            return self.real(larger), _plain(Number("1.0"), "real")
+            return self.real(larger), UNSCALED
         number = self._times([(self.real(f.expr), f.inverse) for f in outer])
         number = Cell(NOWHERE, "real", number.make, number.parts, "scale", number.plain)
         return self._product(inner), number
@@ -442,6 +454,10 @@ def _near(expr: ir.Expr, given: ir.Expr) -> ir.Expr:
 
 def _plain(code: Node, kind: Kind) -> Cell:
     return Cell(NOWHERE, kind, lambda: code, plain=True)
+
+
+# What an exponent of 2 is multiplied with that is one already.
+UNSCALED = _plain(Number("1.0"), "real")
 
 
 def _about(word: str, *cells: Cell) -> str:

@@ -122,6 +122,12 @@ def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
             return of_atom(expr)
 
 
+def step_of(expr: Expr, coordinate: Coordinate) -> int | None:
+    """The number by which a whole expression changes with each step of a coordinate; None where that varies."""
+    further = build.apply("+", (build.coord(coordinate, expr.span), build.whole(1, expr.span)), "whole", expr.span)
+    return (polynomial(substitute(expr, {coordinate: further})) - polynomial(expr)).constant
+
+
 def _reunited(total: Polynomial, constants: Constants) -> Polynomial:
     """A sum in which a quotient and its remainder are what was divided: `n * (x / n) + x % n` is `x`."""
     for monomial, factor in total.terms.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.affine import polynomial
+from ..ir.affine import polynomial, step_of
 from ..ir.functions import FUNCTIONS
 from ..ir.text import shown
 from ..ir.types import Coordinate, Dtype
@@ -116,7 +116,7 @@ class Table:
     @property
     def is_distinct(self) -> bool:
         """Whether it changes with each step of the query, by the same number."""
-        return bool(_step(self.index, self.row))
+        return bool(step_of(self.index, self.row))
 
     @property
     def rule(self) -> Rule | None:
@@ -160,7 +160,7 @@ class Rule:
 
 def _rule(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Rule | None:
     """A function of the distance of query and key as a rule; None where it is more than sums and ends."""
-    slope = _step(expr, row)
+    slope = step_of(expr, row)
     if slope is not None:
         zero = build.whole(0, expr.span)
         return Rule(slope, substitute(expr, {row: zero, key: zero}))
@@ -179,11 +179,6 @@ def _rule(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Rule | None:
             found = None if end.type.coordinates else _rule(inner, row, key)
             return found and {"+": found.plus, "min": found.at_most, "max": found.at_least}[op](end)
     return None
-
-
-def _step(expr: ir.Expr, row: Coordinate) -> int | None:
-    """The number by which a whole number changes with each step of the query; None where that varies."""
-    return (polynomial(substitute(expr, {row: _next(row, expr)})) - polynomial(expr)).constant
 
 
 def table_of(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Table | None:

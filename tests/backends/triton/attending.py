@@ -104,6 +104,18 @@ VARIANTS = {
         let lse[b, h, i] = log(sum[j](exp(scores[b, h, i, j]) where j <= i));""",
         "",
     ),
+    "uneven slopes": Variant(
+        attention("j <= i + 2", f"({DOT} - slope[h] * gain[h] * (2 * i - 3 * j + 5)) / 9", ", slope[h], gain[h]"), ""
+    ),
+    "rising with keys": Variant(
+        attention("i - 9 < j", f"-(slope[b] * (i - j) - {DOT}) + (j - i + size(j)) / 50.0", ", slope[b]"), ""
+    ),
+    "relative bias, sloping": Variant(
+        attention(
+            "j <= i", f"{DOT} + bias[h, i - j] - slope[h] * (size(j) + 2 * i - 3 * j) / 9", ", bias[h, r], slope[h]"
+        ),
+        "",
+    ),
     "mask in tiles": Variant(
         attention("mask[i, j], j > 2", more=", mask[i, j] : bool"),
         "",

@@ -15,7 +15,7 @@ MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink"),
-        *("bias under a mask, silent", "relative bias, clamped, by diagonals", "given numbers"),
+        *("uneven slopes", "bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents"],
 }
@@ -25,6 +25,7 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
         *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
         *("bias for all, silent", "bias, silent"),
+        *("rising with keys", "uneven slopes, each odd", "uneven slopes, derived"),
         *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
         *("cross, aligned at the end", "softmax off by one", "retention"),
@@ -33,6 +34,7 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         "grouped, windowed",
         *("relative bias, far", "relative bias, parts", "relative bias in documents", "two tables, by diagonals"),
         *("relative bias, clamped", "two tables, by heads", "relative bias, clamped, each odd"),
+        "relative bias, clamped, by diagonals",
         *("relative bias, far, by square tiles", "relative bias, by tall tiles", "relative bias, far, by diagonals"),
         *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
         *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),

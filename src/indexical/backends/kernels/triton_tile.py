@@ -7,9 +7,6 @@ import triton.language as tl
 from . import triton_jit as triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-# Heads are taken together up to so many tiles: several for each program that runs at a time, and few enough that their
-# keys stay in the cache of the card.
-TOGETHER = 512 if INTERPRETED else tl.constexpr(512)
 LOG2_E = 1.4426950408889634 if INTERPRETED else tl.constexpr(1.4426950408889634)
 
 
@@ -130,10 +127,11 @@ def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.co
 
 
 @triton.jit
-def several_heads(program, programs, tiles):  # type: ignore[no-untyped-def]
+def several_heads(program, programs, tiles, together):  # type: ignore[no-untyped-def]
     """The head of a program, counted over all batches, and the number of its tile: the first tiles of several heads,
-    then their second tiles, and so on. Where first tiles take longest, the last programs to run are short."""
-    several = tl.cdiv(TOGETHER, tiles)
+    which have so many `together`, then their second tiles, and so on. Where first tiles take longest, the last programs
+    to run are short."""
+    several = tl.cdiv(together, tiles)
     first = program // (several * tiles) * several
     heads = tl.minimum(several, programs // tiles - first)
     turn = program - first * tiles
