@@ -124,7 +124,8 @@ def parts_of(
     relation = _where_kept(attention.score, attend)
     free, sink = isinstance(attention.normaliser, Free), attention.sink
     score, scale = (terms.real(relation), None) if free else terms.in_base_two(relation)
-    slant = None if free else slant_of(terms, relation)
+    # In full precision a large slope would lose digits: its parts are rounded one by one, at each tile anew.
+    slant = slant_of(terms, relation) if fast and not free else None
     if slant is not None:  # Its parts are scaled each for itself.
         score, scale = terms.scaled(relation), UNSCALED
     allowed = in_slices(terms, [block.slice for block in forward], attention.key)
