@@ -223,7 +223,6 @@ def out_backward_query(
     sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
     scale = LOG2_E / sqrt_n_d
     rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
-    row_offset = (rows - t0).to(tl.float32)
     d_q = no_sums(ROWS, PADDED)
     d_slope = tl.zeros((ROWS, 8), tl.float32)
     share_slope = tl.zeros((ROWS, 8), tl.float32)
@@ -243,7 +242,7 @@ def out_backward_query(
         key_offset = (keys - t0).to(tl.float32)
         key_rise = key_offset * rise
         score = tl.where(allowed, dot * scale + key_rise[None, :], float("-inf"))
-        p = tl.exp2(score - (total + row_offset * rise)[:, None])
+        p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -251,10 +250,9 @@ def out_backward_query(
             mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
-        distance = row_offset[:, None] - key_offset[None, :]
         if WANT_slope:
-            d_slope += parts_of(gained * distance)
-            share_slope += parts_of(p * distance)
+            d_slope += parts_of(gained * key_offset[None, :])
+            share_slope += parts_of(p * key_offset[None, :])
     # Tiles in which it holds for all.
     for tile in tl.range(full_begin, full_end):
         k0 = tile * KEYS
@@ -266,7 +264,7 @@ def out_backward_query(
         key_offset = (keys - t0).to(tl.float32)
         key_rise = key_offset * rise
         score = dot * scale + key_rise[None, :]
-        p = tl.exp2(score - (total + row_offset * rise)[:, None])
+        p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -274,20 +272,22 @@ def out_backward_query(
             mean += parts_of(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
-        distance = row_offset[:, None] - key_offset[None, :]
         if WANT_slope:
-            d_slope += parts_of(gained * distance)
-            share_slope += parts_of(p * distance)
+            d_slope += parts_of(gained * key_offset[None, :])
+            share_slope += parts_of(p * key_offset[None, :])
     d_slope = tl.sum(d_slope, 1)
     share_slope = tl.sum(share_slope, 1)
     mean = tl.sum(mean, 1)
     if gain_ptr is not None:
         mean -= gain
+    d_slope = mean * share_slope - d_slope
+    if gain_ptr is not None:
+        d_slope += tl.where(total == float("inf"), 0.0, gain * (rows - t0).to(tl.float32))
     tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(d_q))
     if WANT_Q:
         store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)
     if WANT_slope:
-        d_slope = tl.where(places < n_rows - t0, (d_slope - mean * share_slope) * -1.0, 0.0)
+        d_slope = tl.where(places < n_rows - t0, d_slope * -1.0, 0.0)
         tl.store(d_slope_ptr + far(at, tiles) + t0 // ROWS, tl.sum(d_slope, 0))
 
 

@@ -106,7 +106,10 @@ def query_kernel(parts: Parts) -> str:
         kernel.add(1, "first = tl.maximum(t0 + low, 0) // KEYS", "place = far(at, tiles) + t0 // ROWS")
         begin, _, _, end = edges(None)
         kernel.add(1, f"tl.store(span_ptr + place * 2, {begin})", f"tl.store(span_ptr + place * 2 + 1, {end})")
-    flows = parts.halves if halved else [parts.cotangents]
+    shifted = {operand: found for operand in summed if halved and (found := _shifted(parts, operand))}
+    flows = [*parts.halves] if halved else [parts.cotangents]
+    for n, flow in enumerate(flows):
+        flows[n] = {**flow, **{operand.expr: (cells[n], None) for operand, (cells, _, _) in shifted.items()}}
     wanted = [parts.cotangents[expr][0] for expr in (*dots, *(o.expr for o in (*paired, *parts.striped)))]
     wanted += [flow[operand.expr][0] for operand in summed for flow in flows]
     outer = [parts.cotangents[expr][1] for expr in (*dots, *(o.expr for o in (*summed, *paired, *parts.striped)))]
@@ -151,6 +154,13 @@ def query_kernel(parts: Parts) -> str:
     kernel.add(1, *(f"{name} = tl.sum({name}, 1)" for name in sums))
     if halved:
         kernel.add(1, "if gain_ptr is not None:", "    mean -= gain")
+    for operand in summed if halved else ():
+        name, share = f"d_{operand.name}", f"mean * share_{operand.name}"
+        _, sign, row_part = shifted.get(operand, (None, "+", None))
+        kernel.add(1, f"{name} -= {share}" if sign == "+" else f"{name} = {share} - {name}")
+        if row_part is not None:
+            rest = f'tl.where(total == float("inf"), 0.0, gain * {kernel.written(1, row_part)})'
+            kernel.add(1, "if gain_ptr is not None:", f"    {name} += {rest}")
     kernel.mark("ROWS", (f"d_q{tag(number)}" for number in kernel.dots))
     kernel.add(1, *store_queries(kernel))
     if of_sink and parts.sinking is not None:
@@ -159,8 +169,7 @@ def query_kernel(parts: Parts) -> str:
         name, terms = f"d_{operand.name}", []
         if operand in summed:
             factor = parts.cotangents[operand.expr][1]
-            code = f"({name} - mean * share_{operand.name})" if halved else name
-            terms.append(code if factor is None else multiplied(code, show(printer.written(factor, NOWHERE))))
+            terms.append(name if factor is None else multiplied(name, show(printer.written(factor, NOWHERE))))
         if operand.expr in of_sink:
             cells = [cell for cell in of_sink[operand.expr] if cell is not None]
             terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
@@ -173,6 +182,20 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(2, f"tl.store({name}_ptr + far(at, tiles) + t0 // ROWS, tl.sum({name}, 0))")
     place_before(kernel, body)
     return kernel.text()
+
+
+def _shifted(parts: Parts, operand: Operand) -> tuple[list[Cell], str, Cell] | None:
+    """The cotangents of an array that is multiplied with a distance of query and key, less what is the same for all
+    keys of a query, the sign before them, and what that is: weights sum up to 1, so that it adds nothing unless the
+    total has a cotangent, too. None where it is not so, or where weights are shared with a sink."""
+    cells = []
+    for flow in parts.halves if parts.sinking is None else ():
+        seed, *others = flow[operand.expr][0].parts or (None,)
+        if seed is None or len(others) != 1 or others[0] not in parts.terms.distances:
+            return None
+        row, key = others[0].parts
+        cells.append(parts.terms.joined("*", (seed, key), "real"))
+    return (cells, parts.terms.distances[others[0]], row) if cells else None
 
 
 def _kept(kernel: Kernel, code: str, is_partial: bool) -> str:

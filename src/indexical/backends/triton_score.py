@@ -126,6 +126,7 @@ class Terms:
     operands: list[Operand] = field(default_factory=list)
     numbers: dict[str, Kind] = field(default_factory=dict)
     cells: dict[tuple[ir.Expr, bool], Cell] = field(default_factory=dict)
+    distances: dict[Cell, str] = field(default_factory=dict)  # Each of a query and a key with this sign between them.
 
     def fresh(self, name: str) -> str:
         name = array_name(name)
@@ -162,7 +163,9 @@ class Terms:
         even = counted_from_tile(expr, self.row, self.key) if early and self.tiled else None
         if even is not None:
             sides = self.offset(even.row, "row_offset"), self.offset(even.key, "key_offset")
-            return self.joined(even.sign, sides, "real", "distance")
+            distance = self.joined(even.sign, sides, "real", "distance")
+            self.distances[distance] = even.sign
+            return distance
         match expr:
             case ir.Const(value):
                 return _plain(Number(repr(float(value))), "real")

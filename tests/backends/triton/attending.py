@@ -101,7 +101,7 @@ VARIANTS = {
     "total alone": Variant(
         """input Q[b, h, i, d], K[b, h, j, d], slope[h];
         let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3 - slope[h] * (i - j);
-        let lse[b, h, i] = log(sum[j](exp(scores[b, h, i, j]) where j <= i));""",
+        let lse[b, h, i] = log(sum[j](exp(scores[b, h, i, j]) where j < i));""",
         "",
     ),
     "uneven slopes": Variant(
