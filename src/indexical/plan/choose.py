@@ -14,7 +14,7 @@ from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import SHORT, Coordinate, Dtype
-from ..ir.walk import reads_of
+from ..ir.walk import reads_of, walk
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
@@ -458,11 +458,20 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            words = (*words_of(attend, True, False, False, confined=True), *limits(attend, way))
+            confined = not _is_chosen(let.name, lets)
+            words = (*words_of(attend, True, False, False, confined), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     words = words_of(attend, way == FUSED, way == STREAM, target.builds_scores)
     return Step(let.name, way, words, refusals, attend, beside=beside)
+
+
+def _is_chosen(name: str, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether a definition takes some points of this one and leaves others out: these hear, too, on the way back."""
+    clauses = [clause for let in lets.values() for clause in let.clauses]
+    chosen = [clause.body for clause in clauses if clause.guard is not None]
+    chosen += [part for clause in clauses for part in walk(clause.body) if isinstance(part, ir.Select)]
+    return any(isinstance(part, ir.Read) and part.tensor == name for expr in chosen for part in walk(expr))
 
 
 def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Step:
