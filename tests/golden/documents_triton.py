@@ -4,7 +4,7 @@ import torch
 from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_tile, parts_of, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
+from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
 from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.torch_stream import streaming
@@ -247,12 +247,12 @@ def out_backward_query(
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = tl.where(allowed, p * dp, 0.0)
-            mean += parts_of(gained)
+            mean += partial_sums(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
         if WANT_slope:
-            d_slope += parts_of(gained * key_offset[None, :])
-            share_slope += parts_of(p * key_offset[None, :])
+            d_slope += partial_sums(gained * key_offset[None, :])
+            share_slope += partial_sums(p * key_offset[None, :])
     # Tiles in which it holds for all.
     for tile in tl.range(full_begin, full_end):
         k0 = tile * KEYS
@@ -269,12 +269,12 @@ def out_backward_query(
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = p * dp
-            mean += parts_of(gained)
+            mean += partial_sums(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
         if WANT_slope:
-            d_slope += parts_of(gained * key_offset[None, :])
-            share_slope += parts_of(p * key_offset[None, :])
+            d_slope += partial_sums(gained * key_offset[None, :])
+            share_slope += partial_sums(p * key_offset[None, :])
     d_slope = tl.sum(d_slope, 1)
     share_slope = tl.sum(share_slope, 1)
     mean = tl.sum(mean, 1)

@@ -121,7 +121,7 @@ def query_kernel(parts: Parts) -> str:
         write_cotangents(kernel, indent, is_partial)
         if halved:
             kernel.add(indent, f"if {any_summed}:", f"    gained = {_kept(kernel, 'p * dp', is_partial)}")
-            kernel.add(indent + 1, "mean += parts_of(gained)")
+            kernel.add(indent + 1, "mean += partial_sums(gained)")
         for number, expr in enumerate(dots):
             code = kernel.written(indent, parts.cotangents[expr][0])
             k, name = keys[number], f"d_q{tag(number)}"
@@ -134,7 +134,7 @@ def query_kernel(parts: Parts) -> str:
             codes = [_kept(kernel, kernel.written(indent, cell), odd) for cell in cells]
             kernel.add(indent, f"if WANT_{operand.name}:")
             for name, code in zip(("d", "share"), codes, strict=False):
-                kernel.add(indent + 1, f"{name}_{operand.name} += parts_of({code})")
+                kernel.add(indent + 1, f"{name}_{operand.name} += partial_sums({code})")
         for operand in paired:
             cell, factor = parts.cotangents[operand.expr]
             code = kernel.written(indent, cell)
@@ -305,7 +305,7 @@ def key_kernel(parts: Parts) -> str:
         for operand in learned:
             code = _kept(kernel, kernel.written(indent, parts.cotangents[operand.expr][0]), is_partial)
             kernel.add(indent, f"if WANT_{operand.name}:")
-            kernel.add(indent + 1, f"d_{operand.name} += parts_of({code})")
+            kernel.add(indent + 1, f"d_{operand.name} += partial_sums({code})")
     for operand in learned:
         factor = parts.cotangents[operand.expr][1]
         name = f"d_{operand.name}"

@@ -21,10 +21,13 @@ from tests.backends.variants import DOT, SIZES, Variant, attention
 from tests.backends.variants import VARIANTS as USUAL
 
 import indexical as ix
+from indexical.backends import triton_kernels
 from indexical.backends.kernels import triton_gradients, triton_operands
 from indexical.plan.target import TRITON
 from indexical.run.kernel import load
 
+# Of four heads two or three are taken at a time, and then the rest.
+triton_kernels.TOGETHER = triton_kernels.MANY_TOGETHER = 6
 # All sizes differ from each other and from those of the tiles, and no tile is filled.
 LARGER = {"i": 45, "j": 45, "d": 20, "e": 12, "r": 89}
 # For what is not finite, at these places: such tiles are computed row by row.

@@ -14,10 +14,10 @@ pytest.importorskip("triton")
 MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
-        *("nobody", "mask in tiles", "relative bias, clamped, by heads"),
+        *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
-    "f16": ["soft cap in documents", "uneven slopes"],
+    "f16": ["soft cap in documents", "uneven slopes", "total alone"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
@@ -35,10 +35,10 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("relative bias, clamped", "two tables, by heads", "relative bias, clamped, each odd"),
         "relative bias, clamped, by diagonals",
         *("relative bias, far, by square tiles", "relative bias, by tall tiles", "relative bias, far, by diagonals"),
-        *("nothing carried", "cross, aligned, fewer keys", "total", "total alone", "total beside a sink"),
+        *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
         *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),
     ]
-    CASES["f16"] += ["window", "total", "total alone", "window, derived", "relative bias", "ALiBi", "sink"]
+    CASES["f16"] += ["window", "total", "window, derived", "relative bias", "ALiBi", "sink"]
     CASES["f16"] += ["rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"]
     CASES["f16"] += ["total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"]
     CASES["compiled"] = ["documents for each batch", "relative bias"]

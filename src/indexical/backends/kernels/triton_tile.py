@@ -128,9 +128,9 @@ def store_tile(start, tile, near, count, row_stride, column_stride, WIDTH: tl.co
 
 @triton.jit
 def several_heads(program, programs, tiles, together):  # type: ignore[no-untyped-def]
-    """The head of a program, counted over all batches, and the number of its tile: the first tiles of several heads,
-    which have so many `together`, then their second tiles, and so on. Where first tiles take longest, the last programs
-    to run are short."""
+    """The head of a program, counted over all batches, and the number of its tile. Heads are taken several at a time,
+    so many that they have `together` tiles: the first tile of each, then the second ones, and so on. Where first tiles
+    take longest, the last programs to run are short."""
     several = tl.cdiv(together, tiles)
     first = program // (several * tiles) * several
     heads = tl.minimum(several, programs // tiles - first)
@@ -201,7 +201,7 @@ def partial_tile(turn, begin, full_begin, full_end):  # type: ignore[no-untyped-
 
 
 @triton.jit
-def parts_of(tile):  # type: ignore[no-untyped-def]
+def partial_sums(tile):  # type: ignore[no-untyped-def]
     """The sums of the rows of a tile, each in eight parts: a thread has all terms of its own, and for what they sum up
     to threads wait for each other once, at the end."""
     return tl.sum(tl.reshape(tile, (tile.shape[0], tile.shape[1] // 8, 8)), 1)
@@ -214,7 +214,7 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
     level = tl.where(higher == float("-inf"), 0.0, higher)
     p = tl.exp2(score * scale - level[:, None])
     fade = tl.exp2(peak - level)
-    weight = weight * fade[:, None] + parts_of(p)
+    weight = weight * fade[:, None] + partial_sums(p)
     acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
     return higher, weight, acc
 
