@@ -54,6 +54,17 @@ def is_from_the_same_room(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
     return isinstance(node, ast.ImportFrom) and node.level == 1
 
 
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_importing_a_test_changes_no_other_module(folder: str) -> None:
+    """All tests are collected in one process: what one of them sets in a module at its import, all others meet."""
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+        found += [f"{path.relative_to(ROOT)}:{at.lineno}" for at in targets if isinstance(at, ast.Attribute)]
+    assert not found
+
+
 def test_readme_gives_the_command_that_ci_runs() -> None:
     (command,) = lines_with_pytest(ROOT / ".ci" / "run")
     assert lines_with_pytest(ROOT / "README.md") == [command]

@@ -26,8 +26,6 @@ from indexical.backends.kernels import triton_gradients, triton_operands
 from indexical.plan.target import TRITON
 from indexical.run.kernel import load
 
-# Of four heads two or three are taken at a time, and then the rest.
-triton_kernels.TOGETHER = triton_kernels.MANY_TOGETHER = 6
 # All sizes differ from each other and from those of the tiles, and no tile is filled.
 LARGER = {"i": 45, "j": 45, "d": 20, "e": 12, "r": 89}
 # For what is not finite, at these places: such tiles are computed row by row.
@@ -295,6 +293,8 @@ def changed(module: ModuleType, name: str, value: Any) -> Iterator[None]:
 
 def main(dtype: str, *names: str) -> None:
     patch_once()
+    # Of four heads two or three are taken at a time, and then the rest.
+    triton_kernels.TOGETHER = triton_kernels.MANY_TOGETHER = 6
     warnings.simplefilter("ignore")
     for name in names:
         if dtype == "compiled":
