@@ -92,7 +92,11 @@ def test_kernel_computes_the_relation(name: str, shape: str, dtype: str) -> None
 
 @pytest.mark.parametrize("places", [{"V": 30, "K": 90, "Q": 120, "d_out": 170}, {"V": 170}, {"K": 170}, {"d_out": 9}])
 @pytest.mark.parametrize(
-    "name", ["window", "ALiBi", "relative bias", "gate", "soft cap", "sigmoid", "bias", "sink", "mask in tiles"]
+    "name",
+    [
+        *("window", "ALiBi", "relative bias", "gate", "soft cap", "sigmoid", "bias", "sink", "mask in tiles"),
+        *("some queries", "lengths of queries"),
+    ],
 )
 def test_what_is_not_finite_stays_with_those_who_hear_it(name: str, places: dict[str, int]) -> None:
     program, given = ix.compile(attending.VARIANTS[name].text), attending.drawn(name, torch.bfloat16, SHAPES["odd"])

@@ -157,7 +157,8 @@ def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
 
 def _tiled(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, ...]:
     """The arrays from which a kernel makes a table of the tiles that may meet, by their places: the labels that queries
-    and keys must agree in, or a mask of pairs or of keys; none where there are none, or several sets of keys."""
+    and keys must agree in, or a mask of pairs, of keys or of queries; none where there are none, or several sets of
+    keys."""
     if len(blocks) != 1:
         return ()
     for asks, answers in blocks[0].labels:
@@ -166,7 +167,7 @@ def _tiled(terms: Terms, blocks: tuple[Block, ...]) -> tuple[int, ...]:
             return terms.operands.index(operands[0]), terms.operands.index(operands[1])
     for fact in blocks[0].rest:
         mask = terms.value(fact).operand
-        if mask is not None and mask.table is None and mask.axes >= KEY:
+        if mask is not None and mask.table is None and mask.axes:
             return (terms.operands.index(mask),)
     return ()
 

@@ -46,6 +46,11 @@ class Parts:
     slant: Slant | None = None
 
     @property
+    def marked(self) -> bool:
+        """Whether a table leaves out keys, not only queries."""
+        return any("key" in self.terms.operands[place].axes for place in self.tiled)
+
+    @property
     def work(self) -> str:
         """The kind of work that the sizes of tiles depend on: scores `paired` with numbers of an array; queries that
         attend to `marked` keys or to keys `near` them; over all keys from the first on, weights `free` of a sum, or
@@ -53,7 +58,7 @@ class Parts:
         none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
-        if self.tiled:
+        if self.marked:
             return "marked"
         if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
             return "near"
@@ -157,7 +162,7 @@ class Kernel:
         """The tile of this program, and its batch and head. Later tiles of causal queries meet more keys, and earlier
         tiles of keys more queries: what takes longest comes first."""
         latest_first = all(isinstance(block.first, ir.Const) for block in blocks)
-        together = MANY_TOGETHER if self.parts.tiled else TOGETHER
+        together = MANY_TOGETHER if self.parts.marked else TOGETHER
         self.add(
             1,
             f"tiles = tl.cdiv({length}, {step})",

@@ -12,7 +12,7 @@ from .affine import Ends, Polynomial, expression, extreme, polynomial, tidied
 from .algebra.canonical import at_least_zero
 from .domain import Domain
 from .prove import Assumptions, inequalities
-from .slices import Slice
+from .slices import Slice, choice_of
 from .types import Coordinate
 
 
@@ -73,7 +73,7 @@ class Pairs:
             outer: list[ir.Expr] = []
             inner: list[ir.Expr] = []
             for bound in (end, *bounds):
-                choice = _choice(bound, key)
+                choice = choice_of(bound, key)
                 near = [self._end(bound, tile, (op == "max") == least, key) for least in (True, False)]
                 if near[0] is not None and near[1] is not None:
                     outer.append(near[0])
@@ -90,7 +90,7 @@ class Pairs:
     def _end(self, bound: ir.Expr, tile: Ends, least: bool, key: ir.Range) -> ir.Expr | None:
         """The least or largest value of a bound in a tile. A condition on the queries alone holds for some of them
         where it does so at one end of the tile, for all of them where it does at the other."""
-        choice = _choice(bound, key)
+        choice = choice_of(bound, key)
         if choice is None:
             return extreme(bound, tile, least)
         facts: list[ir.Expr] = []
@@ -101,14 +101,6 @@ class Pairs:
             facts += at_least_zero(self._polynomial(tidied(value)), choice.span)
         condition = build.conjunction(facts)
         return key.upper if condition is None else build.select(condition, key.upper, key.lower, choice.span)
-
-
-def _choice(bound: ir.Expr, key: ir.Range) -> ir.Expr | None:
-    """The condition of a bound that is all of a range where it holds, and nothing of it elsewhere."""
-    match bound:
-        case ir.Select(condition, then, otherwise) if then == key.upper and otherwise == key.lower:
-            return condition
-    return None
 
 
 def _joined(op: str, bounds: list[ir.Expr], known: Assumptions, span: Span) -> ir.Expr | None:

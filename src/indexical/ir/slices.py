@@ -67,6 +67,14 @@ def slices(
     return (WHOLE,) if WHOLE in found.values() else tuple(found.values())
 
 
+def choice_of(bound: ir.Expr, key: ir.Range) -> ir.Expr | None:
+    """The condition of a bound that is all of a range where it holds, and nothing of it elsewhere."""
+    match bound:
+        case ir.Select(condition, then, otherwise) if then == key.upper and otherwise == key.lower:
+            return condition
+    return None
+
+
 def _shown(one: Slice) -> str:
     parts = (one.lower, one.upper, [side for pair in one.labels for side in pair], one.rest)
     return "|".join(" ".join(map(text, part)) for part in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import SHORT, Coordinate, Dtype
-from ..ir.walk import reads_of, walk
+from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
@@ -29,6 +29,7 @@ from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
 from .puts import find_put
+from .queries import Asked, asked_of
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -144,7 +145,7 @@ def choose(
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
         *(
-            _attend(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ()))
+            _attend_asked(program, name, fused[name], wanted, target, device, types[name], totals.get(name, ()))
             for name in fused
             if name in needed
         ),
@@ -283,17 +284,18 @@ class _Describer:
         self.add = self.recognizer.add
         self.target, self.device, self.dtype = target, device, dtype
 
-    def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
+    def describe(self, let: ir.Let, asked: tuple[ir.Expr, ...]) -> tuple[Step, ir.Let] | str:
         """The kernel of a further definition that is an attention, and the definition as the kernel sees it; or why
-        none takes it."""
+        none takes it. It counts where all that is `asked` holds."""
         found = self.recognizer.find(let)
         if isinstance(found, str):
             return found
         let, attention = found
         reason = _unfit(let, attention, self.recognizer.lets, self.target)
-        step = _attend(let, attention, self.recognizer.lets, self.target, self.device, self.dtype)
+        attend = partial(_attend, let, lets=self.recognizer.lets, target=self.target, device=self.device)
+        step = _leaving_out(Asked(asked, False), attention, partial(attend, dtype=self.dtype))
         if step.kernel == TRITON and not (step.attend is not None and compares_plainly(step.attend)):
-            step = _attend(let, attention, self.recognizer.lets, self.target, self.device)
+            step = attend(attention)
         if step.kernel == STREAM:
             reason = reason or step.refusals[-1].reason
         return reason or (step, let)
@@ -421,6 +423,36 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target
     return None
 
 
+def _attend_asked(
+    program: ir.Program,
+    name: str,
+    attention: Attention,
+    wanted: tuple[str, ...],
+    target: Target,
+    device: str,
+    dtype: Dtype,
+    totals: Sequence[Beside],
+) -> Step:
+    """The step that computes an attention of a program, of which some queries may count for nothing."""
+    let, lets = program.definitions[name], program.definitions
+    layout = lay_out(attention, tuple(axis.coordinate for axis in let.axes))
+    attend = partial(_attend, let, lets=lets, target=target, device=device, dtype=dtype, totals=totals)
+    if TRITON not in target.kernels or device != "cuda":
+        return attend(attention)
+    asked = asked_of(let, program, name in wanted, frozenset((*layout.batch, *layout.rows)))
+    return _leaving_out(Asked((), bool(asked.conditions)) if totals else asked, attention, attend)
+
+
+def _leaving_out(asked: Asked, attention: Attention, attend: Callable[..., Step]) -> Step:
+    """The step of an attention, as `attend` finds it. A kernel that keeps what is not finite from those who may not
+    hear it leaves out the queries that count for nothing."""
+    step = attend(attention)
+    if step.kernel != TRITON or asked == Asked((), False):
+        return step
+    fewer = attend(replace(attention, guard=(*attention.guard, *asked.conditions)), confined=not asked.others)
+    return fewer if fewer.kernel == TRITON else attend(attention, confined=False)
+
+
 def _attend(
     let: ir.Let,
     attention: Attention,
@@ -429,8 +461,10 @@ def _attend(
     device: str,
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
+    confined: bool = True,
 ) -> Step:
-    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones."""
+    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones. It says
+    that what is not finite is `confined` where that holds and the kernel sees to it."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -458,20 +492,11 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            confined = not _is_chosen(let.name, lets)
             words = (*words_of(attend, True, False, False, confined), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     words = words_of(attend, way == FUSED, way == STREAM, target.builds_scores)
     return Step(let.name, way, words, refusals, attend, beside=beside)
-
-
-def _is_chosen(name: str, lets: Mapping[str, ir.Let]) -> bool:
-    """Whether a definition takes some points of this one and leaves others out: these hear, too, on the way back."""
-    clauses = [clause for let in lets.values() for clause in let.clauses]
-    chosen = [clause.body for clause in clauses if clause.guard is not None]
-    chosen += [part for clause in clauses for part in walk(clause.body) if isinstance(part, ir.Select)]
-    return any(isinstance(part, ir.Read) and part.tensor == name for expr in chosen for part in walk(expr))
 
 
 def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Step:

@@ -41,9 +41,9 @@ from .steps import Attend, Gradient, Receiver, Refusal, Step
 class Describer(Protocol):
     """Knows the attentions among the definitions of a program."""
 
-    def describe(self, let: ir.Let) -> tuple[Step, ir.Let] | str:
+    def describe(self, let: ir.Let, asked: tuple[ir.Expr, ...]) -> tuple[Step, ir.Let] | str:
         """The kernel of a further definition that is an attention, all that this wants to know, and the definition as
-        the kernel sees it; or why none takes it."""
+        the kernel sees it; or why none takes it. It counts where all that is `asked` holds."""
 
     def add(self, let: ir.Let) -> None:
         """A definition that the program has from now on, or has in another form."""
@@ -243,7 +243,7 @@ class _Search(Flowing):
         arriving, value = (self._named(side, names) for side in (gather.arriving, gather.value))
         gather = replace(gather, arriving=arriving, value=value)
         assert self.describer is not None
-        described = self.describer.describe(self._forward(carried, value))
+        described = self.describer.describe(self._forward(carried, value), tuple(arriving.conditions.values()))
         if isinstance(described, str):
             return described
         step, let = described

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..ir import nodes as ir
-from ..ir.domain import Slice
+from ..ir.slices import Slice, choice_of
 from ..ir.text import shown
 from ..ir.walk import walk
 from .key_blocks import key_block
@@ -30,7 +32,7 @@ def words_of(
     elif not attend.domain.pieces:
         lines.append(f"no query hears any `{key}`")
     else:
-        lines += [f"{'or ' if n else ''}hears {_heard(one, key)}" for n, one in enumerate(attend.keys)]
+        lines += [f"{'or ' if n else ''}hears {_heard(one, attend.attention.key)}" for n, one in enumerate(attend.keys)]
     if isinstance(attend.attention.normaliser, Free):
         lines.append(f"weights that nothing normalises: `{shown(attend.attention.score)}`")
     if isinstance(attend.attention.normaliser, Softpick):
@@ -97,9 +99,12 @@ def chunk_words(chunks: Chunks) -> tuple[str, ...]:
     return (*lines, "NaN and infinity spread to all that comes later (`isolate=True` keeps them apart)")
 
 
-def _heard(one: Slice, key: str) -> str:
-    lower, upper = _bound("max", one.lower), _bound("min", one.upper)
-    conditions = []
+def _heard(one: Slice, range: ir.Range) -> str:
+    key = range.coordinate.name
+    asked = [choice_of(bound, range) for bound in one.upper]
+    lower = _bound("max", one.lower)
+    upper = _bound("min", [bound for bound, choice in zip(one.upper, asked, strict=True) if choice is None])
+    conditions = [shown(choice) for choice in asked if choice is not None]
     if lower or upper:
         conditions.append(" ".join([*([f"{lower} <="] if lower else []), key, *([f"< {upper}"] if upper else [])]))
     conditions += [_same(asks, answers) for asks, answers in one.labels]
@@ -107,7 +112,7 @@ def _heard(one: Slice, key: str) -> str:
     return f"`{key}` where `{' && '.join(conditions)}`" if conditions else f"every `{key}`"
 
 
-def _bound(op: str, bounds: tuple[ir.Expr, ...]) -> str:
+def _bound(op: str, bounds: Sequence[ir.Expr]) -> str:
     parts = [shown(bound) for bound in bounds]
     return f"{op}({', '.join(parts)})" if len(parts) > 1 else "".join(parts)
 

@@ -122,6 +122,16 @@ VARIANTS = {
         "",
         given={"mask": lambda sizes: torch.arange(sizes["i"])[:, None] // 8 >= torch.arange(sizes["j"]) // 16},
     ),
+    "some queries": Variant(
+        attention("ask[b, i], i - j < 9, j <= i", f"{DOT} - slope[h] * (i - j)", ", ask[b, i] : bool, slope[h]"),
+        "",
+        given={"ask": lambda sizes: (torch.arange(sizes["i"]) % 17 % 6 != 5).repeat(sizes["b"], 1)},
+    ),
+    "lengths of queries": Variant(
+        attention("i < n[b], j < n[b]", f"{DOT} + bias[h, i - j + size(j) - 1]", ", n[b] : i64, bias[h, r]"),
+        "",
+        given={"n": lambda sizes: sizes["i"] - 2 - torch.arange(sizes["b"]) * 17},
+    ),
     "gate": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
     ),

@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
-        *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink"),
+        *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone"],
@@ -24,7 +24,8 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("grouped, with all", "sigmoid", "ALiBi, derived", "window, odd"),
         *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
         *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
-        *("bias for all, silent", "bias, silent"),
+        *("bias for all, silent", "bias, silent", "some queries", "some queries, each odd", "some queries, derived"),
+        *("lengths of queries", "lengths of queries, each odd", "lengths of queries, by diagonals"),
         *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),
         *("cross, aligned at the end", "softmax off by one", "retention"),

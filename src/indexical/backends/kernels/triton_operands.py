@@ -239,7 +239,8 @@ def meeting_tiles(
         for (tiling, flipped), table in zip(sides, tables, strict=True):
             b, h, *along = labels[0].stride()
             turn = -1 if flipped else 1
-            places = (b, h, *([0, *along] if program.levels[program.tiled[0]] == "key" else along)[::turn])
+            steps = {"row": [*along, 0], "key": [0, *along]}.get(program.levels[program.tiled[0]], along)
+            places = (b, h, *steps[::turn])
             arguments = (labels[0], table, *places, shape[1], *lengths[::turn])
             tape.launch(mask_kernel, (table[..., 0].numel(),), arguments, tiling[:2][::turn], 4, 1)
     return [((x,), [x.stride(axis) if shape[axis] > 1 else 0 for axis in (0, 1)]) for x in tables]

@@ -159,7 +159,8 @@ def mask_kernel(  # type: ignore[no-untyped-def]
     STEP: tl.constexpr,
     OTHER_STEP: tl.constexpr,
 ):
-    """The tiles in which a mask keeps some pair, from the first to the last, and those in which it keeps all."""
+    """The tiles in which a mask keeps some pair, from the first to the last, and those in which it keeps all. Where it
+    does not vary with the others, a tile of these is as good as all."""
     tiles = tl.cdiv(length, STEP)
     at = tl.program_id(0) // tiles
     tile = tl.program_id(0) % tiles
@@ -169,15 +170,17 @@ def mask_kernel(  # type: ignore[no-untyped-def]
     first = tl.full((), 1 << 30, tl.int32)
     last = tl.full((), -1, tl.int32)
     full_first, full_last, count = first, last, tl.full((), 0, tl.int32)
-    for turn in range(tl.cdiv(other_length, OTHER_STEP)):
+    others = tl.cdiv(other_length, OTHER_STEP)
+    alike = tl.where(mask_other == 0, tl.maximum(others, 1), 1)
+    for turn in range(tl.cdiv(others, alike)):
         theirs = tl.minimum(turn * OTHER_STEP + tl.arange(0, OTHER_STEP), other_length - 1).to(tl.int64)
         kept = tl.load(own + theirs[None, :] * mask_other).to(tl.int32)
         some, every = tl.max(tl.max(kept, 1), 0) > 0, tl.min(tl.min(kept, 1), 0) > 0
         first = tl.where(some, tl.minimum(first, turn), first)
-        last = tl.where(some, turn, last)
+        last = tl.where(some, turn + alike - 1, last)
         full_first = tl.where(every, tl.minimum(full_first, turn), full_first)
-        full_last = tl.where(every, turn, full_last)
-        count += every.to(tl.int32)
+        full_last = tl.where(every, turn + alike - 1, full_last)
+        count += every.to(tl.int32) * alike
     _store_met(table_ptr + (far(at, tiles) + tile) * 4, True, first, last, full_first, full_last, count)
 
 
