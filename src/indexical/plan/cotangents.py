@@ -279,8 +279,9 @@ class Gather:
 
 def gathered(flow: Form, weights: Weights, algebra: Algebra) -> Gather | None:
     """The cotangent of a gather with these weights and the value it gathers, found in the cotangent of the weights;
-    None where they are not gathered with once, or not alone."""
+    None where they are not gathered with once, or not alone. It counts where the weights are not 0."""
     key = weights.axes[weights.key]
+    held = weights.held(tuple(build.coord(c, weights.ranges[0].span) for c in weights.axes), algebra)
     if len(flow.terms) != 1:
         return None
     number, term = flow.terms[0]
@@ -299,7 +300,8 @@ def gathered(flow: Form, weights: Weights, algebra: Algebra) -> Gather | None:
     for atom, power in term.factors:
         sides[key in atom.coordinates][0].append((atom, power))
     for name, condition in term.conditions.items():
-        sides[key in condition.type.coordinates][1][name] = condition
+        if name not in held:
+            sides[key in condition.type.coordinates][1][name] = condition
     arriving, value = (product(factors, None, conditions) for factors, conditions in sides)
     return Gather(carried, arriving, value, number)
 

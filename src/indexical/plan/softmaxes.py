@@ -42,6 +42,18 @@ def weights_of(let: ir.Let) -> ir.Normalize | None:
     return body if len(slots) == len(clause.slots) and starts and body.coordinate in slots else None
 
 
+def _guarded_within(let: ir.Let) -> ir.Let:
+    """A definition that is a softmax under a guard on its queries, with the guard in the softmax: both are 0 there."""
+    clause = let.clauses[0]
+    plain = replace(let, clauses=(replace(clause, guard=None), *let.clauses[1:]))
+    whole = weights_of(plain)
+    if clause.guard is None or whole is None or whole.coordinate in clause.guard.type.coordinates:
+        return let
+    guard = build.conjunction((clause.guard, whole.guard))
+    body = build.normalize("softmax", whole.coordinate, whole.body, guard, "real", whole.span)
+    return replace(plain, clauses=(replace(clause, guard=None, body=body),))
+
+
 @dataclass
 class _Naming:
     program: ir.Program
@@ -55,7 +67,10 @@ class _Naming:
 
     def define(self, name: str) -> None:
         """A definition that is a softmax is known from here on; any other reads those that are."""
-        let = self.lets[name]
+        let = _guarded_within(self.lets[name])
+        if let is not self.lets[name]:
+            self.changed = True
+            self.lets[name] = let
         clauses = []
         for clause in let.clauses:
             scope = {r.coordinate: r for r in clause.ranges}
