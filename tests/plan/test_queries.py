@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import indexical as ix
@@ -9,11 +12,13 @@ import indexical as ix
 torch = pytest.importorskip("torch")
 
 from tests.backends.variants import DOT, SIZES  # noqa: E402
-from tests.plan.test_gpu import called, planned  # noqa: E402
+from tests.plan.test_gpu import called  # noqa: E402
 
 from indexical.ir.text import shown  # noqa: E402
+from indexical.ir.verify import verify  # noqa: E402
 from indexical.plan.steps import Step  # noqa: E402
 from indexical.plan.target import FUSED, INTERVALS, TRITON  # noqa: E402
+from indexical.run import pointwise  # noqa: E402
 from indexical.run.emitting import emitted  # noqa: E402
 
 CONFINED = "NaN and infinity reach only those who may hear them; a `j` that nobody hears is not read"
@@ -49,13 +54,18 @@ OTHERWISE = {
 }
 
 
+# Spellings in which something else is computed of what counts.
+CHOOSING = ("as a choice", "twice", "of what is not so")
+MASKS = {
+    "ask": torch.arange(SIZES["b"] * SIZES["i"]).reshape(SIZES["b"], -1) % 3 < 2,
+    "n": torch.arange(SIZES["b"]) * 3 + 2,
+    "on": torch.arange(SIZES["e"]) % 2 == 0,
+}
+SHAPES = {"Q": "bhid", "K": "bhjd", "V": "bhje", "d_out": "bhie"}
+
+
 def kernel_step(text: str, wanted: tuple[str, ...] = ("out",)) -> Step:
-    given = {
-        "ask": torch.ones(SIZES["b"], SIZES["i"], dtype=torch.bool),
-        "n": torch.ones(SIZES["b"], dtype=torch.int64),
-        "on": torch.ones(SIZES["e"], dtype=torch.bool),
-    }
-    plan = emitted(called(text, torch.bfloat16, **given), wanted, False, True)[0]
+    plan = emitted(called(text, torch.bfloat16, **MASKS), wanted, False, True)[0]
     (step,) = (step for step in plan.steps if step.attend is not None)
     return step
 
@@ -81,6 +91,24 @@ def test_a_plan_says_where_queries_are_computed_that_do_not_count(name: str) -> 
     assert len(guards_of(step)) == 2
 
 
+@pytest.mark.parametrize("name", [*SPELLINGS, *OTHERWISE])
+def test_the_program_of_a_plan_says_the_same(name: str) -> None:
+    text = (SPELLINGS | OTHERWISE)[name]
+    program = ix.compile(text)
+    given = {n: torch.randn([SIZES[a] for a in axes]) for n, axes in SHAPES.items() if n != "d_out"} | MASKS
+    plan = emitted(replace(program._engine.prepare(given, "torch"), device="cuda"), ("out",), False, True)[0]
+    assert verify(plan.program) == []
+    arrays = {n: array.double().numpy() if array.is_floating_point() else array.numpy() for n, array in given.items()}
+    before, after = (pointwise.run(p, arrays, ("out",))["out"] for p in (program.ir, plan.program))
+    np.testing.assert_allclose(after, before, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in SPELLINGS if name not in CHOOSING])
+def test_nothing_is_chosen_around_the_kernel(name: str) -> None:
+    source = emitted(called(SPELLINGS[name], torch.bfloat16, **MASKS), ("out",), False, True)[1].linked()
+    assert "torch.where(ask[:, None" not in source
+
+
 def test_what_is_wanted_itself_counts_everywhere() -> None:
     assert len(guards_of(kernel_step(SPELLINGS["of what reads it"], ("full", "out")))) == 2
 
@@ -91,7 +119,7 @@ def test_a_shorter_mask_is_not_read_beyond_its_end() -> None:
     let full[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     let out[b, h, i in 0..size(k), e] = full[b, h, i, e] where ask[i];"""
     call = called(text, torch.bfloat16, {"k": 3}, ask=torch.ones(3, dtype=torch.bool))
-    (step,) = (step for step in planned(call).steps if step.attend is not None)
+    (step,) = (step for step in emitted(call, ("out",), False, True)[0].steps if step.attend is not None)
     assert len(guards_of(step)) == 2
 
 
@@ -103,10 +131,7 @@ def test_the_library_s_kernel_keeps_the_guard_outside() -> None:
 @pytest.mark.parametrize("guard", ["j <= i", "i - j < 3, j <= i"])
 def test_derivatives_of_some_queries_are_the_backward_of_a_kernel(asked: str, guard: str) -> None:
     program = ix.grad(ix.compile(attended(guard, weights=asked)), "out", ["Q", "K", "V"])
-    shapes = {"Q": "bhid", "K": "bhjd", "V": "bhje", "d_out": "bhie"}
-    given = {n: torch.randn([SIZES[a] for a in shape], dtype=torch.float64) for n, shape in shapes.items()}
-    given["ask"] = torch.rand(SIZES["b"], SIZES["i"]) > 0.4
-    given |= {"n": torch.arange(SIZES["b"]) * 3 + 2, "on": torch.ones(SIZES["e"], dtype=torch.bool)}
+    given = {n: torch.randn([SIZES[a] for a in axes], dtype=torch.float64) for n, axes in SHAPES.items()} | MASKS
     (step,) = (step for step in program.plan(**given).steps if step.gradient is not None)
     assert step.kernel == f"the backward of {INTERVALS}"
     plain = {name: array.numpy() for name, array in given.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +29,7 @@ from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
 from .puts import find_put
-from .queries import Asked, asked_of
+from .queries import is_asked, take_in
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -104,6 +104,8 @@ def choose(
     if TOTALS in target.kernels and not isolate and has_logarithms(found.program):
         found, totals = _with_totals(found, wanted, derived, dtypes)
         refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
+    if TRITON in target.kernels and device == "cuda" and not isolate:
+        found = _asking(found, wanted, dtypes, target, totals)
     needed = needed_by(found.program, wanted, _reading(found.attentions, derived, totals))
     found, uncontracted = _contracted(found, needed, dtypes)
     fused = found.attentions
@@ -145,7 +147,7 @@ def choose(
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
         *(
-            _attend_asked(program, name, fused[name], wanted, target, device, types[name], totals.get(name, ()))
+            _attend(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ()), program)
             for name in fused
             if name in needed
         ),
@@ -181,6 +183,21 @@ def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal
             found = _taken_back(found, name, program)
     kept = {name: attention for name, attention in found.attentions.items() if reasons[name] is None}
     return replace(found, attentions=kept)
+
+
+def _asking(
+    found: Recognized, wanted: tuple[str, ...], dtypes: Mapping[str, Dtype], target: Target, totals: Totals
+) -> Recognized:
+    """The attentions with the guards on their queries, where kernels are printed for them with these and without."""
+    given = {tensor.name: dtypes[tensor.name] for tensor in found.program.inputs if tensor.name in dtypes}
+    types, _ = definition_dtypes(found.program, given)
+    lets = found.program.definitions
+
+    def takes(let: ir.Let, *forms: Attention) -> bool:
+        steps = (_attend(let, form, lets, target, "cuda", types[let.name]) for form in forms)
+        return let.name not in totals and all(step.kernel == TRITON and step.chunks is None for step in steps)
+
+    return take_in(found, wanted, takes)
 
 
 def _gathering_built(program: ir.Program, placed: list[str]) -> set[str]:
@@ -293,7 +310,9 @@ class _Describer:
         let, attention = found
         reason = _unfit(let, attention, self.recognizer.lets, self.target)
         attend = partial(_attend, let, lets=self.recognizer.lets, target=self.target, device=self.device)
-        step = _leaving_out(Asked(asked, False), attention, partial(attend, dtype=self.dtype))
+        step = attend(attention, dtype=self.dtype)
+        if asked and step.kernel == TRITON:
+            step = attend(replace(attention, guard=(*attention.guard, *asked)), dtype=self.dtype)
         if step.kernel == TRITON and not (step.attend is not None and compares_plainly(step.attend)):
             step = attend(attention)
         if step.kernel == STREAM:
@@ -423,36 +442,6 @@ def _unfit(let: ir.Let, attention: Attention, lets: Mapping[str, ir.Let], target
     return None
 
 
-def _attend_asked(
-    program: ir.Program,
-    name: str,
-    attention: Attention,
-    wanted: tuple[str, ...],
-    target: Target,
-    device: str,
-    dtype: Dtype,
-    totals: Sequence[Beside],
-) -> Step:
-    """The step that computes an attention of a program, of which some queries may count for nothing."""
-    let, lets = program.definitions[name], program.definitions
-    layout = lay_out(attention, tuple(axis.coordinate for axis in let.axes))
-    attend = partial(_attend, let, lets=lets, target=target, device=device, dtype=dtype, totals=totals)
-    if TRITON not in target.kernels or device != "cuda":
-        return attend(attention)
-    asked = asked_of(let, program, name in wanted, frozenset((*layout.batch, *layout.rows)))
-    return _leaving_out(Asked((), bool(asked.conditions)) if totals else asked, attention, attend)
-
-
-def _leaving_out(asked: Asked, attention: Attention, attend: Callable[..., Step]) -> Step:
-    """The step of an attention, as `attend` finds it. A kernel that keeps what is not finite from those who may not
-    hear it leaves out the queries that count for nothing."""
-    step = attend(attention)
-    if step.kernel != TRITON or asked == Asked((), False):
-        return step
-    fewer = attend(replace(attention, guard=(*attention.guard, *asked.conditions)), confined=not asked.others)
-    return fewer if fewer.kernel == TRITON else attend(attention, confined=False)
-
-
 def _attend(
     let: ir.Let,
     attention: Attention,
@@ -461,10 +450,10 @@ def _attend(
     device: str,
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
-    confined: bool = True,
+    program: ir.Program | None = None,
 ) -> Step:
-    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones. It says
-    that what is not finite is `confined` where that holds and the kernel sees to it."""
+    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones; in the
+    `program` some queries may count for nothing."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -492,6 +481,7 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
+            confined = program is None or is_asked(let, attention, program)
             words = (*words_of(attend, True, False, False, confined), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))

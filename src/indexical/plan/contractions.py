@@ -20,7 +20,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import fresh, fresh_name, is_bare, walk
 from ..records import dataclass
 from .ordering import definition, preceded
-from .placement import body_of
+from .placement import restated
 from .reach import reach
 from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
@@ -45,10 +45,8 @@ def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str,
             made = len(search.made)
             attention = search.contracted(let, attentions[let.name])
             if len(search.made) > made:
-                clause = let.clauses[0]
-                body = body_of(attention, _is_stated(clause.body), clause.body.span)
                 attentions[let.name] = attention
-                changed[let.name] = replace(let, clauses=(replace(clause, body=body),))
+                changed[let.name] = restated(let, attention)
                 before[let.name] = search.made[made:]
         elif let.name in needed - stepped and let.kind == "real" and len(let.clauses) == 1:
             made = len(search.made)
@@ -59,12 +57,6 @@ def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str,
     if not changed:
         return found, search.refusals
     return replace(found, program=preceded(found.program, before, changed), attentions=attentions), search.refusals
-
-
-def _is_stated(body: ir.Expr) -> bool:
-    """Whether the sum over the keys of an attention states its range."""
-    total = next(part for part in walk(body) if isinstance(part, ir.Reduce) and part.op == "sum")
-    return total.ranges[0].stated
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ..ir.algebra.writing import name_for, named, written
 from ..ir.conditions import fails
 from ..ir.context import Trail
 from ..ir.types import Coordinate
-from ..ir.walk import is_bare, renamed_apart, substitute
+from ..ir.walk import is_bare, renamed_apart, substitute, walk
 from ..records import dataclass
 from ..source import Span
 from .steps import Attention, Free, Normaliser, Softmax, Softpick
@@ -95,6 +95,14 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
         some = build.reduce("any", (key,), guard, None, "bool", span)
     one = build.select(some, build.whole(1, span), build.whole(0, span), span)
     return build.apply("/", (total, one), "real", span)
+
+
+def restated(let: ir.Let, attention: Attention) -> ir.Let:
+    """The definition of an attention in another form."""
+    clause = let.clauses[0]
+    total = next(part for part in walk(clause.body) if isinstance(part, ir.Reduce) and part.op == "sum")
+    body = body_of(attention, total.ranges[0].stated, clause.body.span)
+    return replace(let, clauses=(replace(clause, body=body),))
 
 
 def _raised(expr: ir.Expr) -> ir.Expr:
