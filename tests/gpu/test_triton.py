@@ -95,7 +95,7 @@ def test_kernel_computes_the_relation(name: str, shape: str, dtype: str) -> None
     "name",
     [
         *("window", "ALiBi", "relative bias", "gate", "soft cap", "sigmoid", "bias", "sink", "mask in tiles"),
-        *("some queries", "lengths of queries"),
+        *("some queries", "lengths of queries", "branches"),
     ],
 )
 def test_what_is_not_finite_stays_with_those_who_hear_it(name: str, places: dict[str, int]) -> None:

@@ -138,7 +138,8 @@ def parts_of(
     tiled = _tiled(terms, forward)
     values = terms, tuple(dots.values()), score, scale, allowed
     flows = cotangents, halves, sinking
-    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, slant)
+    chosen = terms.chosen(relation)
+    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, slant, chosen)
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:

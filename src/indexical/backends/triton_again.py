@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..ir import nodes as ir
 from .triton_backward import (
     key_cotangent,
     place_among,
@@ -33,7 +34,7 @@ from .triton_kernels import (
     write_exponent,
     write_score,
 )
-from .triton_score import KEY, ROW, dot_name
+from .triton_score import KEY, PAIR, ROW, dot_name
 
 # So many rows of a tile at a time: few, since little is to be compiled for what is rare. And so many programs of the
 # kernel before are looked at by one.
@@ -92,17 +93,17 @@ def query_again(parts: Parts) -> str:
     kernel = Kernel(parts, "backward_query_again", about, KEY, False, ALONE)
     take_queries(kernel, "programs")
     _begin_marked(kernel, "ROWS")
-    flows = [parts.cotangents[dot] for dot in parts.terms.dots]
+    dots = tuple(parts.terms.dots)
+    flows = [parts.cotangents[dot] for dot in dots]
     body = _begin_queries(kernel, ["total", "delta"])
     kernel.add(2, load_line("given", "t0", "near", "h", "CARRIED_PADDED"))
-    kernel.printer.count(roots(kernel, *(cell for pair in flows for cell in pair)))
+    kernel.printer.count(roots(kernel, *parts.chosen.values(), *(cell for pair in flows for cell in pair)))
     for number in kernel.dots:
         kernel.add(2, f"d_q{tag(number)} = tl.zeros(({LEAD}, PADDED{tag(number)}), tl.float32)")
     _write_one_key(kernel)
     write_cotangents(kernel, 3, True, alone=True)
     for number, (cell, _) in enumerate(flows):
-        code = in_brackets(kernel.written(3, cell))
-        kernel.add(3, f"d_q{tag(number)} += tl.where(allowed, {code} * k{tag(number)}.to(tl.float32), 0.0)")
+        _write_share(kernel, 3, dots[number], f"d_q{tag(number)}", kernel.written(3, cell), f"k{tag(number)}")
     kernel.add(2, *store_queries(kernel))
     place_before(kernel, body, 2)
     return kernel.text()
@@ -130,7 +131,7 @@ def key_again(parts: Parts) -> str:
     kernel.add(3, "h = shared * GROUP + member", "head = b * n_heads + h")
     kernel.ranges(parts.transposed, "ROWS", 3)
     body = len(kernel.lines)
-    kernel.printer.count(roots(kernel, *(cell for pair in flows for cell in pair)))
+    kernel.printer.count(roots(kernel, *parts.chosen.values(), *(cell for pair in flows for cell in pair)))
     _write_loop(kernel, 3, "r0", "ROWS", "n_rows", len(parts.transposed))
     kernel.add(4, "near_rows = tl.arange(0, 1)", "rows = r0 + near_rows")
     for number, q in enumerate(queries):
@@ -142,11 +143,17 @@ def key_again(parts: Parts) -> str:
     write_score(kernel, 4, True, None)
     write_cotangents(kernel, 4, True, alone=True)
     for dot, q, k in zip(parts.terms.dots, queries, keys, strict=True):
-        code = in_brackets(key_cotangent(kernel, 4, dot))
-        kernel.add(4, f"d_{k} += tl.where(allowed, {code} * {q}.to(tl.float32), 0.0)")
+        _write_share(kernel, 4, dot, f"d_{k}", key_cotangent(kernel, 4, dot), q)
     kernel.add(2, *store_keys(kernel))
     place_among(kernel, before, body, 2)
     return kernel.text()
+
+
+def _write_share(kernel: Kernel, indent: int, dot: ir.Expr, target: str, cotangent: str, side: str) -> None:
+    """What a pair adds to a gradient: nothing where it is not allowed, or where its dot product is not chosen."""
+    chosen = kernel.parts.chosen.get(dot)
+    kept = "allowed" if chosen is None else f"allowed & {in_brackets(kernel.written(indent, chosen, PAIR))}"
+    kernel.add(indent, f"{target} += tl.where({kept}, {in_brackets(cotangent)} * {side}.to(tl.float32), 0.0)")
 
 
 def _place(kernel: Kernel, heads: str, length: str, step: str) -> None:

@@ -156,6 +156,8 @@ def query_kernel(parts: Parts) -> str:
         kernel.add(1, "if gain_ptr is not None:", "    mean -= gain")
     for operand in summed if halved else ():
         name, share = f"d_{operand.name}", f"mean * share_{operand.name}"
+        if operand.expr in parts.terms.partly:  # A row without a share may have a mean that is not finite.
+            share = f"tl.where(share_{operand.name} == 0.0, 0.0, {share})"
         _, sign, row_part = shifted.get(operand, (None, "+", None))
         kernel.add(1, f"{name} -= {share}" if sign == "+" else f"{name} = {share} - {name}")
         if row_part is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import field
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -28,7 +29,8 @@ class Parts:
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
     meet is made, by their places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once
-    more, for kernels that add what is the same for all keys later."""
+    more, for kernels that add what is the same for all keys later. What is `chosen` counts where that
+    holds."""
 
     name: str
     about: str
@@ -44,6 +46,7 @@ class Parts:
     sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
     tiled: tuple[int, ...]
     slant: Slant | None = None
+    chosen: dict[ir.Expr, Cell] = field(default_factory=dict)
 
     @property
     def marked(self) -> bool:

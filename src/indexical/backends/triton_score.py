@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, factors_of
+from ..ir.conditions import negated
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import rebuild, walk
@@ -126,6 +127,7 @@ class Terms:
     operands: list[Operand] = field(default_factory=list)
     numbers: dict[str, Kind] = field(default_factory=dict)
     cells: dict[tuple[ir.Expr, bool], Cell] = field(default_factory=dict)
+    partly: set[ir.Expr] = field(default_factory=set)  # Those to which nothing flows where a condition fails.
     distances: dict[Cell, str] = field(default_factory=dict)  # Each of a query and a key with this sign between them.
 
     def fresh(self, name: str) -> str:
@@ -174,7 +176,7 @@ class Terms:
             case ir.Map("neg", (operand,)):
                 return self._unary(lambda x: negative(x), self.real(operand), "real")
             case ir.Map("abs" | "max" | "min" | "clamp" as op, arguments) if early:
-                return self._function(op, tuple(map(self.real, arguments)), "real")
+                return self._function(op, tuple(map(self.real, arguments)), "real", places=True)
         whole = self.value(expr)
         return self._unary(lambda x: method(x, "to", "tl.float32"), whole, "real", _about("real", whole))
 
@@ -244,16 +246,18 @@ class Terms:
             return cells[0]
         return self._function(op, cells, kind)
 
-    def _function(self, op: str, cells: tuple[Cell, ...], kind: Kind) -> Cell:
-        """A function of the table."""
-        if op in ("max", "min"):
-            result = cells[0]
-            for other in cells[1:]:
-                result = self._call(f"tl.{op}imum", (result, other), kind)
-            return result
+    def _function(self, op: str, cells: tuple[Cell, ...], kind: Kind, places: bool = False) -> Cell:
+        """A function of the table, of whole numbers or of `places` where none is NaN."""
         row = FUNCTIONS[op]
         assert row.triton != "unknown"
         spelling = (self.fast and row.triton.fast) or row.triton.call
+        if places or kind == "whole":
+            spelling = spelling.replace("larger", "tl.maximum").replace("smaller", "tl.minimum")
+        if op in ("max", "min"):
+            result = cells[0]
+            for other in cells[1:]:
+                result = self._call(spelling, (result, other), kind)
+            return result
         if spelling.count("{0}") > 1:
             cells = (self._named(cells[0]), *cells[1:])
         return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells, _about(op, *cells))
@@ -383,6 +387,8 @@ class Terms:
         self._flow(score, build.read(seed, (), "real", score.span), found)
         result: dict[ir.Expr, tuple[Cell, Cell | None]] = {}
         for leaf, terms in found.items():
+            if any(isinstance(part, ir.Select) for term in terms for part in walk(term)):
+                self.partly.add(leaf)
             if len(terms) > 1:
                 total = terms[0]
                 for term in terms[1:]:
@@ -394,6 +400,31 @@ class Terms:
             inner = [(cell, inverse) for cell, inverse in factors if cell.axes]
             result[leaf] = self._times(inner), self._times(outer) if outer else None
         return result
+
+    def chosen(self, score: ir.Expr) -> dict[ir.Expr, Cell]:
+        """For dot products and arrays that stand in branches of a score alone, whether one of these is taken."""
+        found: dict[ir.Expr, list[ir.Expr | None]] = {}
+        self._branch(score, None, found)
+        result: dict[ir.Expr, Cell] = {}
+        for leaf, conditions in found.items():
+            known = tuple(self.value(condition) for condition in dict.fromkeys(conditions) if condition is not None)
+            if None not in conditions:
+                result[leaf] = known[0] if len(known) == 1 else self.joined("|", known, "bool")
+        return result
+
+    def _branch(self, expr: ir.Expr, taken: ir.Expr | None, found: dict[ir.Expr, list[ir.Expr | None]]) -> None:
+        if expr.type.kind != "real":
+            return
+        if expr in self.dots or self.value(expr).operand is not None:
+            found.setdefault(expr, []).append(taken)
+            return
+        match expr:
+            case ir.Map(_, arguments):
+                for argument in arguments:
+                    self._branch(argument, taken, found)
+            case ir.Select(condition, then, otherwise):
+                self._branch(then, build.conjunction((taken, condition)), found)
+                self._branch(otherwise, build.conjunction((taken, negated(condition))), found)
 
     def _flow(self, expr: ir.Expr, gradient: ir.Expr, found: dict[ir.Expr, list[ir.Expr]]) -> None:
         if expr.type.kind != "real":
@@ -498,7 +529,14 @@ def _is_positive(expr: ir.Expr) -> bool:
     return False
 
 
-def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    if isinstance(right, ir.Const) and right.value == 1:
-        return left
-    return build.apply("*", (left, right), "real", left.span)
+def _times(gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
+    """What flows on through a derivative: nothing where that is 0 by a condition, also of what is not finite."""
+    match partial:
+        case ir.Const(value) if value in (0, 1):
+            return gradient if value else partial
+        case ir.Select(condition, then, otherwise):
+            sides = _times(gradient, then), _times(gradient, otherwise)
+            return build.select(condition, *sides, gradient.span)
+        case ir.Map("+", (ir.Select() as left, ir.Select() as right)):
+            return build.apply("+", (_times(gradient, left), _times(gradient, right)), "real", gradient.span)
+    return build.apply("*", (gradient, partial), "real", gradient.span)

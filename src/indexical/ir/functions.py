@@ -136,7 +136,7 @@ _FUNCTIONS = (
         slope=(("1", "x > 0"),),
         unstable=(),
         numpy=Spelling("np.maximum({0}, 0)"), torch=Spelling("torch.relu", in_place=True),
-        jax=Spelling("jax.nn.relu"), triton=Spelling("tl.maximum({0}, 0)"), javascript="(x) => Math.max(0, x)",
+        jax=Spelling("jax.nn.relu"), triton=Spelling("larger({0}, 0)"), javascript="(x) => Math.max(0, x)",
     ),
     Function(
         name="gelu", arity=1, keeps_whole=False, exact=False,
@@ -296,7 +296,7 @@ _FUNCTIONS = (
         unstable=(),
         numpy=Spelling("np.minimum(np.maximum({0}, {1}), {2})"), torch=Spelling("torch.clamp"),
         jax=Spelling("jnp.minimum(jnp.maximum({0}, {1}), {2})"),
-        triton=Spelling("tl.minimum(tl.maximum({0}, {1}), {2})"),
+        triton=Spelling("smaller(larger({0}, {1}), {2})"),
         javascript="(x, low, high) => Math.min(Math.max(x, low), high)",
     ),
     Function(
@@ -307,7 +307,7 @@ _FUNCTIONS = (
         slope=None,
         unstable=(),
         numpy=Spelling("np.maximum"), torch=Spelling("torch.maximum"),
-        jax=Spelling("jnp.maximum"), triton=Spelling("tl.maximum"), javascript="Math.max",
+        jax=Spelling("jnp.maximum"), triton=Spelling("larger"), javascript="Math.max",
     ),
     Function(
         name="min", arity=None, keeps_whole=True, exact=True,
@@ -317,7 +317,7 @@ _FUNCTIONS = (
         slope=None,
         unstable=(),
         numpy=Spelling("np.minimum"), torch=Spelling("torch.minimum"),
-        jax=Spelling("jnp.minimum"), triton=Spelling("tl.minimum"), javascript="Math.min",
+        jax=Spelling("jnp.minimum"), triton=Spelling("smaller"), javascript="Math.min",
     ),
 )
 

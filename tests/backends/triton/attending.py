@@ -132,6 +132,15 @@ VARIANTS = {
         "",
         given={"n": lambda sizes: sizes["i"] - 2 - torch.arange(sizes["b"]) * 17},
     ),
+    "branches": Variant(
+        attention(
+            "j <= i, i - j < 9",
+            f"if m[b, i] {{ min(c[h], u[b, h, j]) }} else {{ max({DOT}, c[h], -0.5) }}",
+            ", c[h], u[b, h, j], m[b, i] : bool",
+        ),
+        "",
+        given={"m": lambda sizes: (torch.arange(sizes["i"]) % 3 == 2).repeat(sizes["b"], 1)},
+    ),
     "gate": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(g[b, h, i] + f[b, h, j])", ", g[b, h, i], f[b, h, j]"), ""
     ),

@@ -1,9 +1,12 @@
-"""Triton's interpreter, quicker: what it does anew at every call of a function in a kernel is done once."""
+"""Triton's interpreter, quicker: what it does anew at every call of a function in a kernel is done once. And one mend:
+a comparison of two numbers of a program, which it takes for a float where it meets a tile, is a truth value there.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from triton import language as tl
 from triton.runtime import interpreter
 
 
@@ -19,3 +22,10 @@ def patch_once() -> None:
         return self.rewrite()(*args, **kwargs)
 
     interpreter.InterpretedFunction.__call__ = called
+    splat = interpreter.InterpreterBuilder.create_splat
+
+    def create_splat(self: Any, shape: Any, value: Any) -> Any:
+        is_truth = value.data.dtype == bool
+        return splat(self, shape, interpreter.TensorHandle(value.data, tl.int1) if is_truth else value)
+
+    interpreter.InterpreterBuilder.create_splat = create_splat

@@ -220,6 +220,18 @@ def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def larger(x, y):  # type: ignore[no-untyped-def]
+    """The larger of two numbers, NaN where one of them is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def smaller(x, y):  # type: ignore[no-untyped-def]
+    """The smaller of two numbers, NaN where one of them is."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def zero_of(acc):  # type: ignore[no-untyped-def]
     """0, or NaN where anything in an array is NaN or infinite."""
     return tl.sum(acc * 0.0)
