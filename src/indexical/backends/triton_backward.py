@@ -193,7 +193,7 @@ def _shifted(parts: Parts, operand: Operand) -> tuple[list[Cell], str, Cell] | N
     cells = []
     for flow in parts.halves if parts.sinking is None else ():
         seed, *others = flow[operand.expr][0].parts or (None,)
-        if seed is None or len(others) != 1 or others[0] not in parts.terms.distances:
+        if seed is None or not seed.plain or len(others) != 1 or others[0] not in parts.terms.distances:
             return None
         row, key = others[0].parts
         cells.append(parts.terms.joined("*", (seed, key), "real"))

@@ -108,6 +108,9 @@ VARIANTS = {
     "uneven slopes": Variant(
         attention("j <= i + 2", f"({DOT} - slope[h] * gain[h] * (2 * i - 3 * j + 5)) / 9", ", slope[h], gain[h]"), ""
     ),
+    "curved slopes": Variant(
+        attention("j <= i", f"{DOT} + log_sigmoid(slope[h] * (i - j) / 9.0)", ", slope[h]"), "", sizes={"h": 2}
+    ),
     "rising with keys": Variant(
         attention("i - 9 < j", f"-(slope[b] * (i - j) - {DOT}) + (j - i + size(j)) / 50.0", ", slope[b]"), ""
     ),
