@@ -150,6 +150,13 @@ def test_plan_says_what_goes_another_way() -> None:
     assert f"where sizes let `i + j` leave `far`: by {TILES}" in step_of(table).words
 
 
+def test_what_is_only_compared_has_no_gradient_and_keeps_no_kernel_away() -> None:
+    text = attention("j <= i", f"if u[b, h, j] > 0 {{ {DOT} }} else {{ 1 }}", ", u[b, h, j]")
+    source = emitted(called(text, torch.bfloat16), ("out",), False, True)[1].linked()
+    assert "attend_out([Q, K, V, u.detach()]" in source
+    assert "learns(u)" not in source
+
+
 def test_a_refusal_is_a_warning_where_scores_are_many() -> None:
     text = VARIANTS["additive"].text
     many = called(text, torch.bfloat16, {"i": 4096, "j": 4096})

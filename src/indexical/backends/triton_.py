@@ -19,7 +19,7 @@ from ..plan.reach import is_counted
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from ..plan.target import WIDEST
 from . import arrays, contraction, library_attention, operands, sizes
-from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, node
+from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, method, node
 from .layout import Statement
 from .lowering import Lowering
 from .operands import Frame
@@ -69,7 +69,7 @@ def attend_by_triton(
     unlearned = [
         low.stored[operand.expr.tensor].variable
         for operand in parts.terms.operands
-        if operand.is_learned and not parts.is_learned(operand) and isinstance(operand.expr, ir.Read)
+        if parts.is_reached(operand) and not parts.is_learned(operand) and isinstance(operand.expr, ir.Read)
         if operand.expr.tensor not in low.weak
     ]
     widths = [
@@ -243,6 +243,9 @@ def operands_of(
             low.text.assign(names[1], operands.operand(low, attend.attention.value, key, carry, frame, let))
         keys, value = [Name(names[0])], Name(names[1])
     arrays = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
+    for place, operand in enumerate(parts.terms.operands):
+        if parts.cotangents and operand.is_learned and not parts.is_reached(operand):  # It is only compared.
+            arrays[place] = method(arrays[place], "detach")
     known = {number_name(v): v for v in (*low.sizes.values(), *scalars(low))}
     numbers: dict[str, list[Node]] = {
         kind: [Name(known[n]) for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")

@@ -130,7 +130,7 @@ def query_kernel(parts: Parts) -> str:
             kernel.add(indent + 1, f"{name} = {dot}")
         for operand in summed:
             cells = [flow[operand.expr][0] for flow in flows]
-            odd = is_partial and not (halved and all(map(_is_finite, cells)))
+            odd = is_partial and (operand.expr in parts.terms.partly or not halved or not all(map(_is_finite, cells)))
             codes = [_kept(kernel, kernel.written(indent, cell), odd) for cell in cells]
             kernel.add(indent, f"if WANT_{operand.name}:")
             for name, code in zip(("d", "share"), codes, strict=False):
@@ -208,7 +208,8 @@ def _kept(kernel: Kernel, code: str, is_partial: bool) -> str:
 
 def _is_finite(cell: Cell) -> bool:
     """Whether a value is finite at every pair of a tile where it is at one that is allowed: it is made of places, of
-    numbers of the program, and of weights, with or without what they gained, which are 0 at all other pairs."""
+    numbers of the program, and of weights, with or without what they gained, which are 0 at all other pairs unless the
+    whole row is not finite."""
     if cell.operand is not None:
         return not cell.axes
     if cell.parts:

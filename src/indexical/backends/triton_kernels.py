@@ -81,10 +81,12 @@ class Parts:
 
     def is_learned(self, operand: Operand) -> bool:
         """Whether an array has a gradient here: of tables those that are read at a distance of query and key."""
+        return self.is_reached(operand) and (operand.table is None or operand.table.is_relative)
+
+    def is_reached(self, operand: Operand) -> bool:
+        """Whether something flows back to an array."""
         of_sink = {} if self.sinking is None else self.sinking[1]
-        if not operand.is_learned or not (operand.expr in self.cotangents or operand.expr in of_sink):
-            return False
-        return operand.table is None or operand.table.is_relative
+        return operand.is_learned and (operand.expr in self.cotangents or operand.expr in of_sink)
 
     @property
     def tables(self) -> list[Operand]:

@@ -530,13 +530,18 @@ def _is_positive(expr: ir.Expr) -> bool:
 
 
 def _times(gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
-    """What flows on through a derivative: nothing where that is 0 by a condition, also of what is not finite."""
-    match partial:
-        case ir.Const(value) if value in (0, 1):
+    """What flows on through a derivative: nothing where one of the two is 0 by a condition, whatever the other is."""
+    match gradient, partial:
+        case _, ir.Const(value) if value in (0, 1):
             return gradient if value else partial
-        case ir.Select(condition, then, otherwise):
+        case ir.Const(value=0), _:
+            return gradient
+        case ir.Select(condition, then, otherwise), _:
+            sides = _times(then, partial), _times(otherwise, partial)
+        case _, ir.Select(condition, then, otherwise):
             sides = _times(gradient, then), _times(gradient, otherwise)
-            return build.select(condition, *sides, gradient.span)
-        case ir.Map("+", (ir.Select() as left, ir.Select() as right)):
+        case _, ir.Map("+", (ir.Select() as left, ir.Select() as right)):
             return build.apply("+", (_times(gradient, left), _times(gradient, right)), "real", gradient.span)
-    return build.apply("*", (gradient, partial), "real", gradient.span)
+        case _:
+            return build.apply("*", (gradient, partial), "real", gradient.span)
+    return build.select(condition, *sides, gradient.span)
