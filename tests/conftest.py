@@ -20,7 +20,7 @@ os.environ["IX_CACHE"] = "0"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=26)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("long", deadline=None, derandomize=False, max_examples=4000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
