@@ -127,6 +127,23 @@ def test_the_library_s_kernel_keeps_the_guard_outside() -> None:
     assert kernel_step(attended("j <= i", weights="ask[b, i]")).kernel == FUSED
 
 
+@pytest.mark.parametrize(
+    ("where", "taken"), [("ask[b, i]", True), ("on[e]", False), ("ask[b, i], on[e]", True), ("ask[b, n[b]]", False)]
+)
+def test_what_arrives_at_some_queries_is_asked_in_the_kernel(where: str, taken: bool) -> None:
+    """A condition on what is carried, or one that reads at a place of its own, stays outside."""
+    text = attended(WINDOW, out=f"sum[j]({PRODUCT}) where {where}")
+    program = ix.grad(ix.compile(text), "out", ["Q", "K", "V"])
+    call = called(text, torch.bfloat16, **MASKS)
+    given = {**call.values, "d_out": torch.zeros([SIZES[a] for a in SHAPES["d_out"]], dtype=torch.bfloat16)}
+    call = replace(program._engine.prepare(given, "torch"), device="cuda")
+    (step,) = (step for step in emitted(call, program.wanted(None), False, True)[0].steps if step.gradient is not None)
+    assert step.gradient is not None
+    assert step.kernel == f"the backward of {TRITON}"
+    assert (len(step.gradient.attend.attention.guard) == 3) == taken
+    assert (CONFINED in step.words) == (where == "ask[b, i]")
+
+
 @pytest.mark.parametrize("asked", ["ask[b, i]", "i < n[b]", "ask[b, i], i < n[b]"])
 @pytest.mark.parametrize("guard", ["j <= i", "i - j < 3, j <= i"])
 def test_derivatives_of_some_queries_are_the_backward_of_a_kernel(asked: str, guard: str) -> None:

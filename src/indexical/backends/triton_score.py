@@ -402,7 +402,7 @@ class Terms:
         return result
 
     def chosen(self, score: ir.Expr) -> dict[ir.Expr, Cell]:
-        """For dot products and arrays that stand in branches of a score alone, whether one of these is taken."""
+        """For dot products that stand in branches of a score alone, whether one of these is taken."""
         found: dict[ir.Expr, list[ir.Expr | None]] = {}
         self._branch(score, None, found)
         result: dict[ir.Expr, Cell] = {}
@@ -413,9 +413,7 @@ class Terms:
         return result
 
     def _branch(self, expr: ir.Expr, taken: ir.Expr | None, found: dict[ir.Expr, list[ir.Expr | None]]) -> None:
-        if expr.type.kind != "real":
-            return
-        if expr in self.dots or self.value(expr).operand is not None:
+        if expr in self.dots:
             found.setdefault(expr, []).append(taken)
             return
         match expr:

@@ -14,7 +14,7 @@ from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import SHORT, Coordinate, Dtype
-from ..ir.walk import reads_of
+from ..ir.walk import is_bare, reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
@@ -147,7 +147,10 @@ def choose(
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
         *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
         *(
-            _attend(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ()), program)
+            _attend(
+                *(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ())),
+                confined=device != "cuda" or is_asked(lets[name], fused[name], program),
+            )
             for name in fused
             if name in needed
         ),
@@ -311,8 +314,13 @@ class _Describer:
         reason = _unfit(let, attention, self.recognizer.lets, self.target)
         attend = partial(_attend, let, lets=self.recognizer.lets, target=self.target, device=self.device)
         step = attend(attention, dtype=self.dtype)
-        if asked and step.kernel == TRITON:
-            step = attend(replace(attention, guard=(*attention.guard, *asked)), dtype=self.dtype)
+        if asked and step.kernel == TRITON and step.attend is not None:
+            own = {*step.attend.layout.batch, *step.attend.layout.rows}
+            taken = [one for one in asked if one.type.coordinates and one.type.coordinates <= own and is_bare(one)]
+            guard = (*attention.guard, *taken)
+            step = attend(replace(attention, guard=guard), dtype=self.dtype, confined=len(taken) == len(asked))
+            if step.kernel != TRITON:
+                step = attend(attention, dtype=self.dtype, confined=False)
         if step.kernel == TRITON and not (step.attend is not None and compares_plainly(step.attend)):
             step = attend(attention)
         if step.kernel == STREAM:
@@ -450,10 +458,10 @@ def _attend(
     device: str,
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
-    program: ir.Program | None = None,
+    confined: bool = True,
 ) -> Step:
-    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones; in the
-    `program` some queries may count for nothing."""
+    """The step that computes an attention, by the best kernel of the target, with the refusals of better ones. What is
+    not finite is `confined` to those who hear it where a kernel sees to that, unless queries count for nothing."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -481,7 +489,6 @@ def _attend(
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
-            confined = program is None or is_asked(let, attention, program)
             words = (*words_of(attend, True, False, False, confined), *limits(attend, way))
             return Step(let.name, TRITON, words, refusals[:1], attend, beside=beside)
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
