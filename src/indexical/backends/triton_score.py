@@ -538,6 +538,8 @@ def _times(gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
             sides = _times(then, partial), _times(otherwise, partial)
         case _, ir.Select(condition, then, otherwise):
             sides = _times(gradient, then), _times(gradient, otherwise)
+        case ir.Map("+", (ir.Select() as left, ir.Select() as right)), _:
+            return build.apply("+", (_times(left, partial), _times(right, partial)), "real", gradient.span)
         case _, ir.Map("+", (ir.Select() as left, ir.Select() as right)):
             return build.apply("+", (_times(gradient, left), _times(gradient, right)), "real", gradient.span)
         case _:
