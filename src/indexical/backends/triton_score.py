@@ -434,7 +434,7 @@ class Terms:
             case ir.Map():
                 for argument, partial in zip(expr.arguments, partials(expr), strict=True):
                     if partial is not None:
-                        self._flow(argument, _times(gradient, partial), found)
+                        self._flow(argument, self._through(gradient, partial), found)
             case ir.Select(condition, then, otherwise):
                 zero = build.real(Fraction(0), expr.span)
                 self._flow(then, build.select(condition, gradient, zero, expr.span), found)
@@ -445,6 +445,33 @@ class Terms:
                 found.setdefault(expr, []).append(gradient)
             case _:
                 pass
+
+
+    def _through(self, gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
+        """What flows on through a derivative: nothing where one of the two is 0 by a condition, whatever the other is.
+        Numbers of the program are multiplied with outside, once."""
+        match gradient, partial:
+            case _, ir.Const(value) if value in (0, 1):
+                return gradient if value else partial
+            case ir.Const(value=0), _:
+                return gradient
+            case _ if not partial.type.coordinates & {self.row, self.key}:
+                return build.apply("*", (gradient, partial), "real", gradient.span)
+            case ir.Map("*", (inner, number)), _ if not number.type.coordinates & {self.row, self.key}:
+                return build.apply("*", (self._through(inner, partial), number), "real", gradient.span)
+            case ir.Select(condition, then, otherwise), _:
+                sides = self._through(then, partial), self._through(otherwise, partial)
+                return build.select(condition, *sides, gradient.span)
+            case _, ir.Select(condition, then, otherwise):
+                sides = self._through(gradient, then), self._through(gradient, otherwise)
+                return build.select(condition, *sides, gradient.span)
+            case ir.Map("+", (ir.Select() as left, ir.Select() as right)), _:
+                sides = self._through(left, partial), self._through(right, partial)
+                return build.apply("+", sides, "real", gradient.span)
+            case _, ir.Map("+", (ir.Select() as left, ir.Select() as right)):
+                sides = self._through(gradient, left), self._through(gradient, right)
+                return build.apply("+", sides, "real", gradient.span)
+        return build.apply("*", (gradient, partial), "real", gradient.span)
 
 
 def dot_name(number: int) -> str:
@@ -525,23 +552,3 @@ def _is_positive(expr: ir.Expr) -> bool:
         case ir.Map("sqrt", (inner,)):
             return _is_positive(inner)
     return False
-
-
-def _times(gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
-    """What flows on through a derivative: nothing where one of the two is 0 by a condition, whatever the other is."""
-    match gradient, partial:
-        case _, ir.Const(value) if value in (0, 1):
-            return gradient if value else partial
-        case ir.Const(value=0), _:
-            return gradient
-        case ir.Select(condition, then, otherwise), _:
-            sides = _times(then, partial), _times(otherwise, partial)
-        case _, ir.Select(condition, then, otherwise):
-            sides = _times(gradient, then), _times(gradient, otherwise)
-        case ir.Map("+", (ir.Select() as left, ir.Select() as right)), _:
-            return build.apply("+", (_times(left, partial), _times(right, partial)), "real", gradient.span)
-        case _, ir.Map("+", (ir.Select() as left, ir.Select() as right)):
-            return build.apply("+", (_times(gradient, left), _times(gradient, right)), "real", gradient.span)
-        case _:
-            return build.apply("*", (gradient, partial), "real", gradient.span)
-    return build.select(condition, *sides, gradient.span)
