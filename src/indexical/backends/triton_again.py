@@ -150,7 +150,7 @@ def key_again(parts: Parts) -> str:
 
 
 def _write_share(kernel: Kernel, indent: int, dot: ir.Expr, target: str, cotangent: str, side: str) -> None:
-    """What a pair adds to a gradient: nothing where it is not allowed, or where its dot product is not chosen."""
+    """Add the share of a pair to a gradient: 0 where the pair is not allowed, or its dot product is not chosen."""
     chosen = kernel.parts.chosen.get(dot)
     kept = "allowed" if chosen is None else f"allowed & {in_brackets(kernel.written(indent, chosen, PAIR))}"
     kernel.add(indent, f"{target} += tl.where({kept}, {in_brackets(cotangent)} * {side}.to(tl.float32), 0.0)")

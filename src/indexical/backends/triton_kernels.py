@@ -29,8 +29,8 @@ class Parts:
     `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
     meet is made, by their places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once
-    more, for kernels that add what is the same for all keys later. What is `chosen` counts where that
-    holds."""
+    more, for kernels that add what is the same for all keys later. `chosen` says at which pairs a dot product counts
+    that stands in branches of the score alone."""
 
     name: str
     about: str

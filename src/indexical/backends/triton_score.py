@@ -446,10 +446,9 @@ class Terms:
             case _:
                 pass
 
-
     def _through(self, gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
-        """What flows on through a derivative: nothing where one of the two is 0 by a condition, whatever the other is.
-        Numbers of the program are multiplied with outside, once."""
+        """The gradient times a derivative: 0 where one of the two is 0 by a condition, also if the other is NaN.
+        Numbers of the program are multiplied with outside of conditions, once."""
         match gradient, partial:
             case _, ir.Const(value) if value in (0, 1):
                 return gradient if value else partial

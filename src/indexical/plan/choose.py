@@ -14,7 +14,7 @@ from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import asserted, reached, read_in
 from ..ir.types import SHORT, Coordinate, Dtype
-from ..ir.walk import is_bare, reads_of
+from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
@@ -29,7 +29,7 @@ from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
 from .puts import find_put
-from .queries import is_asked, take_in
+from .queries import is_asked, is_of, take_in
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -192,11 +192,11 @@ def _asking(
     found: Recognized, wanted: tuple[str, ...], dtypes: Mapping[str, Dtype], target: Target, totals: Totals
 ) -> Recognized:
     """The attentions with the guards on their queries, where kernels are printed for them with these and without."""
-    given = {tensor.name: dtypes[tensor.name] for tensor in found.program.inputs if tensor.name in dtypes}
-    types, _ = definition_dtypes(found.program, given)
     lets = found.program.definitions
 
     def takes(let: ir.Let, *forms: Attention) -> bool:
+        given = {tensor.name: dtypes[tensor.name] for tensor in found.program.inputs if tensor.name in dtypes}
+        types, _ = definition_dtypes(found.program, given)
         steps = (_attend(let, form, lets, target, "cuda", types[let.name]) for form in forms)
         return let.name not in totals and all(step.kernel == TRITON and step.chunks is None for step in steps)
 
@@ -315,8 +315,8 @@ class _Describer:
         attend = partial(_attend, let, lets=self.recognizer.lets, target=self.target, device=self.device)
         step = attend(attention, dtype=self.dtype)
         if asked and step.kernel == TRITON and step.attend is not None:
-            own = {*step.attend.layout.batch, *step.attend.layout.rows}
-            taken = [one for one in asked if one.type.coordinates and one.type.coordinates <= own and is_bare(one)]
+            own = frozenset((*step.attend.layout.batch, *step.attend.layout.rows))
+            taken = [one for one in asked if is_of(one, own)]
             guard = (*attention.guard, *taken)
             step = attend(replace(attention, guard=guard), dtype=self.dtype, confined=len(taken) == len(asked))
             if step.kernel != TRITON:

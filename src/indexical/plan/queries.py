@@ -38,12 +38,21 @@ def _asked(let: ir.Let, program: ir.Program, wanted: bool, within: frozenset[Coo
     return [one for one in shared if one is not None and _fits(one, let, program, within)]
 
 
+def is_of(condition: ir.Expr, within: frozenset[Coordinate]) -> bool:
+    """Whether a condition varies with some of these coordinates and with nothing else, and never reads out of bounds
+    of what they index."""
+    coordinates = condition.type.coordinates
+    return bool(coordinates) and coordinates <= within and is_bare(condition)
+
+
 def _own_guard(let: ir.Let) -> list[ir.Expr]:
     return [one for clause in let.clauses for one in conjuncts_of(clause.guard)]
 
 
 def _reads(name: str, program: ir.Program) -> Iterator[tuple[ir.Read, Trail]]:
     for let in program.lets:
+        if all(read.tensor != name for read in reads_of(let)):
+            continue
         for clause in let.clauses:
             for expr, trail in visit_clause(clause):
                 if isinstance(expr, ir.Read) and expr.tensor == name:
@@ -71,8 +80,7 @@ def _own(read: ir.Read, let: ir.Let) -> dict[Coordinate, ir.Expr]:
 def _fits(condition: ir.Expr, let: ir.Let, program: ir.Program, within: frozenset[Coordinate]) -> bool:
     """Whether a condition can be asked ahead of a definition, at every point of it: nothing that it reads is computed
     later, or has fewer points."""
-    coordinates = condition.type.coordinates
-    if not coordinates or not coordinates <= within or not is_bare(condition):
+    if not is_of(condition, within):
         return False
     lengths = {axis.coordinate: axis.extent for axis in let.axes}
     ahead: dict[str, ir.Input | ir.Let] = {tensor.name: tensor for tensor in program.inputs}

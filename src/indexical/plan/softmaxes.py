@@ -45,13 +45,14 @@ def weights_of(let: ir.Let) -> ir.Normalize | None:
 def _guarded_within(let: ir.Let) -> ir.Let:
     """A definition that is a softmax under a guard on its queries, with the guard in the softmax: both are 0 there."""
     clause = let.clauses[0]
-    plain = replace(let, clauses=(replace(clause, guard=None), *let.clauses[1:]))
-    whole = weights_of(plain)
-    if clause.guard is None or whole is None or whole.coordinate in clause.guard.type.coordinates:
+    if clause.guard is None:
+        return let
+    whole = weights_of(replace(let, clauses=(replace(clause, guard=None), *let.clauses[1:])))
+    if whole is None or whole.coordinate in clause.guard.type.coordinates:
         return let
     guard = build.conjunction((clause.guard, whole.guard))
     body = build.normalize("softmax", whole.coordinate, whole.body, guard, "real", whole.span)
-    return replace(plain, clauses=(replace(clause, guard=None, body=body),))
+    return replace(let, clauses=(replace(clause, guard=None, body=body),))
 
 
 @dataclass
