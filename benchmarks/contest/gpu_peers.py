@@ -84,6 +84,7 @@ def written_out(
             weights = _kept(scores, allowed, 0)
         case "softmax":
             weights = _kept(scores, allowed, -torch.inf).softmax(-1)
+            weights = _kept(weights, allowed, 0) if row.silent else weights
         case "sink":
             scores = _kept(scores, allowed, -torch.inf)
             sink = given["sink"][at.h].expand(*scores.shape[:-1], 1).to(scores.dtype)

@@ -89,7 +89,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row. `direct` says which plain call of SDPA is the same; a `learned` input gets a gradient, too. Of rows that
-    FlexAttention cannot state `flex` is False. `beside` is a row whose time bounds this one's, and by which factor."""
+    FlexAttention cannot state `flex` is False. `beside` is a row whose time bounds this one's, and by which factor.
+    Where some queries are `silent`, they hear nobody, and their result is 0."""
 
     name: str
     program: str
@@ -99,6 +100,7 @@ class Row:
     direct: Literal["full", "causal"] | None = None
     extras: Making = nothing
     learned: tuple[str, ...] = ()
+    silent: bool = False
     flex: bool = True
     sizes: tuple[Shape, ...] = SIZES
     decodes: bool = False
@@ -188,6 +190,11 @@ def late(at: Points) -> Any:
 
 def past(at: Points) -> Any:
     return at.j <= at.last
+
+
+def unpadded(at: Points) -> Any:
+    length = at.given["length"][at.b]
+    return (at.i < length) & (at.j < length)
 
 
 def within(at: Points) -> Any:
@@ -281,6 +288,15 @@ _ALL = (
         one_document,
         extras=documents,
         targets=(Target("flex", 1.05, 1.05), Target("flex", 10, 10, sizes=(32768,), mask=True)),
+    ),
+    Row(
+        "padded",
+        attention(guard="i < length[b], j < length[b]", further=", length[b] : i64"),
+        unpadded,
+        extras=lengths,
+        silent=True,
+        sizes=(square(4, 16, 4096, 128), square(8, 16, 8192, 64)),
+        targets=(Target("flex", 1.05, 1.05),),
     ),
     Row("prefix", attention(guard="j < size(j) / 4 || j <= i"), prefix, targets=(Target("flex", 1.05, 1.05),)),
     Row(
