@@ -46,7 +46,7 @@ def compiled(
     fixed = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
     for place, (name, value) in enumerate(zip(kernel.arg_names, (*arguments, *constants), strict=True)):
         plain = isinstance(value, int) and name not in fixed and place < len(arguments)
-        if place >= len(arguments) or (plain and value == 1) or value is None:
+        if place >= len(arguments) or (plain and (value == 1 or name.endswith("_step"))) or value is None:
             types[name], known[place,] = "constexpr", value
         elif torch.is_tensor(value):
             types[name], divisible[place,] = POINTERS[value.dtype], [["tt.divisibility", 16]]
