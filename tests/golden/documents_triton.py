@@ -60,7 +60,7 @@ def out_decode(
     document = tl.load(document_at + h * document_h + rows.to(tl.int64) * document_row)
     key_document_at = key_document_ptr + b * key_document_b
     key_document_heads = h * key_document_h
-    scale = LOG2_E / tl.sqrt(n_d.to(tl.float32))
+    scale = 1.0 / tl.sqrt(n_d.to(tl.float32))
     real_rows = rows.to(tl.float32)
     slope_at = slope_ptr + b * slope_b
     slope = tl.load(slope_at + h * slope_h).to(tl.float32)
@@ -78,10 +78,9 @@ def out_decode(
         k = some_keys(k_ptr + b * k_b + shared * k_h, k0, near, k_key, WIDTH, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         real_keys = keys.to(tl.float32)
-        term = dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None] * LOG2_E
-        score = tl.where(allowed, term, float("-inf"))
+        score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf"))
         v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
-        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
+        peak, weight, acc = absorb(score, LOG2_E, v, peak, weight, acc)
     weight = tl.sum(weight, 1)
     if unusual(acc, weight) != 0.0:
         if zero_of(acc) != 0.0:
@@ -97,10 +96,9 @@ def out_decode(
                 k = some_keys(k_ptr + b * k_b + shared * k_h, k0, near, k_key, WIDTH, PADDED)
                 dot = one_dot(q, k)
                 real_keys = keys.to(tl.float32)
-                term = dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None] * LOG2_E
-                score = tl.where(allowed, term, float("-inf"))
+                score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf"))
                 v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
-                acc = absorb_one(score, 1.0, v, peak, acc)
+                acc = absorb_one(score, LOG2_E, v, peak, acc)
         heard = tl.zeros((ROWS,), tl.int32)
         for k0 in tl.range(start, stop, KEYS, num_stages=1):
             positions = k0 + tl.arange(0, KEYS)
@@ -145,6 +143,8 @@ def out_forward(
     key_document_at = key_document_ptr + b * key_document_b + h * key_document_h
     scale = LOG2_E / tl.sqrt(n_d.to(tl.float32))
     rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+    row_offset = (rows - t0).to(tl.float32)
+    row_rise = row_offset * rise
     peak = tl.full((ROWS,), float("-inf"), tl.float32)
     weight = tl.zeros((ROWS, 8), tl.float32)
     acc = no_sums(ROWS, CARRIED_PADDED)
@@ -158,10 +158,12 @@ def out_forward(
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
-        key_rise = (keys - t0).to(tl.float32) * rise
-        score = tl.where(allowed, dot * scale + key_rise[None, :], float("-inf"))
+        near_rise = near_keys.to(tl.float32) * rise
+        score = tl.where(allowed, dot * scale + near_rise[None, :], float("-inf"))
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
-        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
+        tile_offset = (k0 - t0).to(tl.float32)
+        tile_rise = tile_offset * rise
+        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, tile_rise)
     # Tiles in which it holds for all.
     for tile in tl.range(full_begin, full_end):
         k0 = tile * KEYS
@@ -169,12 +171,14 @@ def out_forward(
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
-        key_rise = (keys - t0).to(tl.float32) * rise
-        score = dot * scale + key_rise[None, :]
+        near_rise = near_keys.to(tl.float32) * rise
+        score = dot * scale + near_rise[None, :]
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
-        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc)
+        tile_offset = (k0 - t0).to(tl.float32)
+        tile_rise = tile_offset * rise
+        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, tile_rise)
     weight = tl.sum(weight, 1)
-    peak -= (rows - t0).to(tl.float32) * rise
+    peak -= row_rise
     places = tl.arange(0, ROWS)
     # A query of which all scores are -inf is NaN.
     acc = acc / weight[:, None]
@@ -223,6 +227,8 @@ def out_backward_query(
     sqrt_n_d = tl.sqrt(n_d.to(tl.float32))
     scale = LOG2_E / sqrt_n_d
     rise = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
+    row_offset = (rows - t0).to(tl.float32)
+    row_rise = row_offset * rise
     d_q = no_sums(ROWS, PADDED)
     d_slope = tl.zeros((ROWS, 8), tl.float32)
     share_slope = tl.zeros((ROWS, 8), tl.float32)
@@ -239,10 +245,11 @@ def out_backward_query(
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
-        key_offset = (keys - t0).to(tl.float32)
-        key_rise = key_offset * rise
-        score = tl.where(allowed, dot * scale + key_rise[None, :], float("-inf"))
-        p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[:, None])
+        near_rise = near_keys.to(tl.float32) * rise
+        score = tl.where(allowed, dot * scale + near_rise[None, :], float("-inf"))
+        tile_offset = (k0 - t0).to(tl.float32)
+        tile_rise = tile_offset * rise
+        p = tl.exp2(score - (total + row_rise - tile_rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -250,6 +257,7 @@ def out_backward_query(
             mean += partial_sums(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+        key_offset = (keys - t0).to(tl.float32)
         if WANT_slope:
             d_slope += partial_sums(gained * key_offset[None, :])
             share_slope += partial_sums(p * key_offset[None, :])
@@ -261,10 +269,11 @@ def out_backward_query(
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
-        key_offset = (keys - t0).to(tl.float32)
-        key_rise = key_offset * rise
-        score = dot * scale + key_rise[None, :]
-        p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[:, None])
+        near_rise = near_keys.to(tl.float32) * rise
+        score = dot * scale + near_rise[None, :]
+        tile_offset = (k0 - t0).to(tl.float32)
+        tile_rise = tile_offset * rise
+        p = tl.exp2(score - (total + row_rise - tile_rise)[:, None])
         dp = tl.dot(given, tl.trans(v), input_precision="ieee")
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
@@ -272,6 +281,7 @@ def out_backward_query(
             mean += partial_sums(gained)
         if WANT_Q:
             d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+        key_offset = (keys - t0).to(tl.float32)
         if WANT_slope:
             d_slope += partial_sums(gained * key_offset[None, :])
             share_slope += partial_sums(p * key_offset[None, :])
@@ -282,7 +292,7 @@ def out_backward_query(
         mean -= gain
     d_slope = mean * share_slope - d_slope
     if gain_ptr is not None:
-        d_slope += tl.where(total == float("inf"), 0.0, gain * (rows - t0).to(tl.float32))
+        d_slope += tl.where(total == float("inf"), 0.0, gain * row_offset)
     tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(d_q))
     if WANT_Q:
         store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)
@@ -346,7 +356,9 @@ def out_backward_key(
             document = tl.load(document_at + rows.to(tl.int64) * document_row)
             allowed = (keys[:, None] < key_end[None, :]) & (document[None, :] == key_document[:, None])
             score = tl.where(allowed, dot * scale, float("-inf"))
-            p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[None, :] + key_rise[:, None])
+            row_offset = (rows - t0).to(tl.float32)
+            row_rise = row_offset * rise
+            p = tl.exp2(score - (total + row_rise)[None, :] + key_rise[:, None])
             if WANT_V:
                 d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
             dp = tl.dot(v, tl.trans(given), input_precision="ieee")
@@ -364,7 +376,9 @@ def out_backward_key(
             delta = tl.load(delta_ptr + far(head, n_rows) + rows)
             given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
             score = dot * scale
-            p = tl.exp2(score - (total + (rows - t0).to(tl.float32) * rise)[None, :] + key_rise[:, None])
+            row_offset = (rows - t0).to(tl.float32)
+            row_rise = row_offset * rise
+            p = tl.exp2(score - (total + row_rise)[None, :] + key_rise[:, None])
             if WANT_V:
                 d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
             dp = tl.dot(v, tl.trans(given), input_precision="ieee")

@@ -11,6 +11,7 @@ from .triton_kernels import (
     in_brackets,
     load_line,
     multiplied,
+    opposite,
     place_before,
     roots,
     signature_of,
@@ -53,11 +54,12 @@ def _level(kernel: Kernel, indent: int) -> str:
     lead, other = ("[None, :]", "[:, None]") if kernel.printer.flipped else ("[:, None]", "[None, :]")
     if kernel.slant is None:
         return f"total{lead}"
-    opposite = {"+": "-", "-": "+"}
-    level = f"(total {opposite[kernel.slant.row_sign]} {kernel.written(indent, kernel.slant.by_row)}){lead}"
-    if not kernel.printer.flipped:
-        return level
-    return f"{level} {kernel.slant.key_sign} {kernel.written(indent, kernel.slant.by_key, NOWHERE)}{other}"
+    slant, by_row = kernel.slant, kernel.written(indent, kernel.slant.by_row)
+    if kernel.printer.flipped:
+        level = f"(total {opposite(slant.row_sign)} {by_row}){lead}"
+        return f"{level} {slant.key_sign} {kernel.written(indent, slant.by_key, NOWHERE)}{other}"
+    by_tile = kernel.written(indent, slant.by_tile)
+    return f"(total {opposite(slant.row_sign)} {by_row} {opposite(slant.key_sign)} {by_tile}){lead}"
 
 
 def query_kernel(parts: Parts) -> str:
@@ -329,7 +331,7 @@ def key_cotangent(kernel: Kernel, indent: int, dot: ir.Expr) -> str:
     code = kernel.written(indent, cell)
     if factor is None or not _varies(factor):
         return code
-    return f"{code} * {show(kernel.printer.written(factor, NOWHERE))}"
+    return f"{code} * {in_brackets(show(kernel.printer.written(factor, NOWHERE)))}"
 
 
 def place_among(kernel: Kernel, before: int, body: int, indent: int = 1) -> None:

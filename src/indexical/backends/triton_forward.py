@@ -42,7 +42,11 @@ def forward_kernel(parts: Parts) -> str:
         if scale is None:
             kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
         else:
-            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+            raised = ""
+            if kernel.slant is not None:
+                sign = kernel.slant.key_sign.removeprefix("+")
+                raised = f", {sign}{kernel.written(indent, kernel.slant.by_tile)}"
+            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc{raised})")
     if parts.scale is not None:
         kernel.add(1, "weight = tl.sum(weight, 1)")
     if kernel.slant is not None:

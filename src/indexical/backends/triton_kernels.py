@@ -127,8 +127,8 @@ class Kernel:
         self.slant = None if apart is not None else parts.slant
         self.score = parts.score
         if self.slant is not None:
-            rest, by_key = self.slant.rest, self.slant.by_key
-            self.score = rest if flipped else terms.joined(self.slant.key_sign, (rest, by_key), "real")
+            rest, near = self.slant.rest, self.slant.by_near_key
+            self.score = rest if flipped else terms.joined(self.slant.key_sign, (rest, near), "real")
 
     @property
     def dots(self) -> range:
@@ -285,6 +285,10 @@ def _bank(operand: Operand, apart: str, flipped: bool) -> Node:
     return fill(f"load_bank({start}, bank_number({apart}, n_keys, ROWS, KEYS), {lying})")
 
 
+def opposite(sign: str) -> str:
+    return "-" if sign == "+" else "+"
+
+
 def tag(number: int) -> str:
     return "" if number == 0 else f"_{number + 1}"
 
@@ -360,7 +364,8 @@ def roots(kernel: Kernel, *further: Cell | None) -> list[Cell]:
     parts = kernel.parts
     sink = None if parts.sinking is None else parts.sinking[0]
     cells = kernel.score, parts.scale, parts.allowed, sink, *further
-    cells += () if kernel.slant is None else (kernel.slant.by_row,)
+    if kernel.slant is not None:  # Both have lines of their own.
+        cells += (kernel.slant.by_row, kernel.slant.by_tile) * 2
     return [cell for cell in cells if cell is not None]
 
 

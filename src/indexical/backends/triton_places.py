@@ -10,8 +10,10 @@ from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
 from ..records import dataclass
 
-# The ends of the tile of a program, by names that no tensor can have.
+# The ends of the tile of a program, by names that no tensor can have; and of a tile of keys that it meets the
+# first key, and its keys counted from there.
 TILE = ("t0'", "t1'")
+FIRST_KEY, NEAR_KEYS = "k0'", "near_keys'"
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,10 @@ def counted_from_tile(expr: ir.Expr, row: Coordinate, key: Coordinate) -> Even |
     first, own = polynomial(substitute(expr, {key: start})), polynomial(expr)
     further = own - first if step > 0 else first - own
     return Even(written(first, expr.span), "+" if step > 0 else "-", written(further, expr.span))
+
+
+def counted_from_first_key(expr: ir.Expr, key: Coordinate) -> tuple[ir.Expr, ir.Expr]:
+    """A whole number that rises evenly with the key, in a tile of keys: what it is at the first, and what each adds."""
+    first, near = (build.read(name, (), "whole", expr.span) for name in (FIRST_KEY, NEAR_KEYS))
+    adds = polynomial(substitute(expr, {key: near})) - polynomial(substitute(expr, {key: build.whole(0, expr.span)}))
+    return written(polynomial(substitute(expr, {key: first})), expr.span), written(adds, expr.span)

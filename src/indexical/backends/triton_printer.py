@@ -22,7 +22,7 @@ class Printer:
         self.inner: list[tuple[str, Node]] = []
         self.own: set[str] = set()
         self.looped: set[str] = set()
-        self.moving: set[str] = set()
+        self.moving = {"k0"}
         self.masked = False
         self.banks: dict[Operand, Node] = {}
 
@@ -38,7 +38,7 @@ class Printer:
 
     def begin(self) -> None:
         """Begin the body of another loop."""
-        self.names = {cell: name for cell, name in self.names.items() if not self.inside & cell.axes}
+        self.names = {cell: name for cell, name in self.names.items() if name not in self.moving}
         self.inner = []
         self.own = set(self.names.values())
 

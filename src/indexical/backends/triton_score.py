@@ -32,7 +32,7 @@ from .code import (
     show,
     spelled,
 )
-from .triton_places import TILE, counted_from_tile
+from .triton_places import FIRST_KEY, NEAR_KEYS, TILE, counted_from_tile
 from .triton_words import array_name
 
 Axis: TypeAlias = Literal["row", "key"]
@@ -198,8 +198,10 @@ class Terms:
                 return Cell(PAIR, "real", lambda: Name(tensor[:-1]), plain=True)
             case ir.Read(tensor, ()) if tensor == D_SINK:
                 return Cell(ROW, "real", lambda: Name("d_sink"), plain=True)
-            case ir.Read(tensor, ()) if tensor in TILE:
+            case ir.Read(tensor, ()) if tensor in (*TILE, FIRST_KEY):
                 return _plain(Name(tensor[:-1]), "whole")
+            case ir.Read(tensor, ()) if tensor == NEAR_KEYS:
+                return Cell(KEY, "whole", lambda: Name(tensor[:-1]), plain=True)
             case ir.Coord(coordinate) if coordinate == self.row:
                 return Cell(ROW, "whole", lambda: Name("rows"), plain=True)
             case ir.Coord(coordinate) if coordinate == self.key:
@@ -223,8 +225,10 @@ class Terms:
         kind = expr.type.kind
         real = kind == "real" or any(argument.type.kind == "real" for argument in arguments)
         cells = tuple(self.real(argument) if real else self.value(argument) for argument in arguments)
+        if self.fast and op in _BINARY:
+            cells = (self.scaled(arguments[0]),)
         if op == NEAR:
-            return self._call("near_place", cells, kind)
+            return self._unary(lambda x: call("near_place", x), cells[0], kind, cells[0].subject)
         if kind == "whole":
             cells = tuple(map(self._wide, cells))
         match op:
@@ -274,7 +278,10 @@ class Terms:
         scalar = [(cell, inverse) for cell, inverse in cells if not cell.axes]
         others = [(cell, inverse) for cell, inverse in cells if cell.axes]
         if not others or not scalar:
-            return self._times(cells)
+            result = self._times(cells)
+            if len(cells) > 1 and not others and _reads_array(result):
+                result.label = result.label or _about("scaled", result)
+            return result
         number = self._times(scalar)
         label = _about("scaled", number) if _reads_array(number) else "scale"
         number = Cell(NOWHERE, "real", number.make, number.parts, label, number.plain)
@@ -366,7 +373,7 @@ class Terms:
 
     def in_base_two(self, score: ir.Expr) -> tuple[Cell, Cell]:
         """The score times log2(e), as a value of the pair and a positive number of the program to multiply it with."""
-        larger = _scaled(score, build.real(LOG2E, score.span))
+        larger = build.apply("*", (score, build.real(LOG2E, score.span)), "real", score.span)
         factors = factors_of(larger)
         outer = [f for f in factors if not self.real(f.expr).axes and _is_positive(f.expr)]
         inner = [f for f in factors if f not in outer]
@@ -473,6 +480,10 @@ class Terms:
         return build.apply("*", (gradient, partial), "real", gradient.span)
 
 
+# Functions whose fast form takes an exponent of 2.
+_BINARY = frozenset(name for name, row in FUNCTIONS.items() if row.triton != "unknown" and row.triton.binary)
+
+
 def dot_name(number: int) -> str:
     return "dot" if number == 0 else f"dot_{number + 1}"
 
@@ -491,10 +502,20 @@ def constant(value: int | Fraction, kind: Kind) -> Node:
 
 def saturated(bound: ir.Expr) -> ir.Expr:
     """A bound of places: where one number in it is given, that is taken to be no further beyond them than it must."""
-    if bound.type.kind != "whole" or (isinstance(bound, ir.Map) and bound.op in ("max", "min")):
-        return rebuild(bound, saturated)
+    match bound:
+        case ir.Map("<" | "<=" | ">" | ">=", sides):
+            return rebuild(bound, saturated) if any(map(_is_place, sides)) else bound
+        case ir.Select() | ir.Map("max" | "min"):
+            return rebuild(bound, saturated)
+        case _ if bound.type.kind != "whole":
+            return rebuild(bound, saturated)
     given = [part for part in _summands(bound) if isinstance(part, ir.Read) and part.tensor not in TILE]
     return _near(bound, given[0]) if len(given) == 1 else bound
+
+
+def _is_place(expr: ir.Expr) -> bool:
+    """Whether this is the place of a query or a key, or an end of a tile."""
+    return isinstance(expr, ir.Coord) or (isinstance(expr, ir.Read) and expr.tensor in TILE)
 
 
 def _summands(expr: ir.Expr) -> Iterable[ir.Expr]:

@@ -1,7 +1,8 @@
 """A part of a score that rises evenly with the places of queries and keys, as the bias of ALiBi does.
 
 It is the sum of a number for each query and one for each key, counted from the tile of a program: distances and their
-products are not computed pair by pair. What is the same for all keys of a query can wait until its sums are done.
+products are not computed pair by pair. What is the same for all keys of a query can wait until its sums are done. What
+a key adds is the sum of what the first key of its tile adds, one number, and of the same numbers for all tiles.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Factor, added, factors_of, product_of
 from ..records import dataclass
-from .triton_places import counted_from_tile
+from .triton_places import counted_from_first_key, counted_from_tile
 from .triton_score import Cell, Terms
 
 
 @dataclass(eq=False)
 class Slant:
     """A score as an exponent of 2, in three parts: `rest`, what a key adds, and what is the same for all keys of a
-    query, each with the sign before it."""
+    query, each with the sign before it. What a key adds is also the sum of two parts, `by_tile` and `by_near_key`."""
 
     rest: Cell
     key_sign: str
     by_key: Cell
+    by_tile: Cell
+    by_near_key: Cell
     row_sign: str
     by_row: Cell
 
@@ -42,13 +45,13 @@ def slant_of(terms: Terms, score: ir.Expr) -> Slant | None:
             continue
         rise = terms.scaled(product_of(same or [Factor(build.real(Fraction(1), score.span))], term))
         rise = Cell(rise.axes, "real", rise.make, rise.parts, "rise", rise.plain)
-        sides = terms.offset(even.row, "row_offset"), terms.offset(even.key, "key_offset")
-        by_row, by_key = (
-            terms.joined("*", (side, rise), "real", f"{name}_rise")
-            for side, name in zip(sides, ("row", "key"), strict=True)
+        of_tile, of_near = counted_from_first_key(even.key, terms.key)
+        by_row, by_key, by_tile, by_near_key = (
+            terms.joined("*", (terms.offset(places, f"{name}_offset"), rise), "real", f"{name}_rise")
+            for places, name in ((even.row, "row"), (even.key, "key"), (of_tile, "tile"), (of_near, "near"))
         )
         key_sign, row_sign = "+" if positive == (even.sign == "+") else "-", "+" if positive else "-"
-        return Slant(terms.scaled(rest), key_sign, by_key, row_sign, by_row)
+        return Slant(terms.scaled(rest), key_sign, by_key, by_tile, by_near_key, row_sign, by_row)
     return None
 
 

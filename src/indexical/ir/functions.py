@@ -70,7 +70,7 @@ _FUNCTIONS = (
         slope="y",
         unstable=(),
         numpy=Spelling("np.exp"), torch=Spelling("torch.exp"),
-        jax=Spelling("jnp.exp"), triton=Spelling("tl.exp"), javascript="Math.exp",
+        jax=Spelling("jnp.exp"), triton=Spelling("tl.exp", fast="tl.exp2", binary=True), javascript="Math.exp",
     ),
     Function(
         name="log", arity=1, keeps_whole=False, exact=False,
@@ -126,7 +126,8 @@ _FUNCTIONS = (
         slope="y * (1 - y)",
         unstable=(),
         numpy=Spelling("sigmoid", helper=_SIGMOID), torch=Spelling("torch.sigmoid", in_place=True),
-        jax=Spelling("jax.nn.sigmoid"), triton=Spelling("tl.sigmoid", fast="fast_sigmoid"), javascript="sigmoid",
+        jax=Spelling("jax.nn.sigmoid"), triton=Spelling("tl.sigmoid", fast="fast_sigmoid", binary=True),
+        javascript="sigmoid",
     ),
     Function(
         name="relu", arity=1, keeps_whole=True, exact=True,
@@ -169,7 +170,11 @@ _FUNCTIONS = (
         unstable=(),
         numpy=Spelling("np.logaddexp({0}, 0)"),
         torch=Spelling("torch.nn.functional.softplus({0}, threshold=40)", once=True),
-        jax=Spelling("jax.nn.softplus"), triton=Spelling("tl.maximum({0}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({0})))"),
+        jax=Spelling("jax.nn.softplus"),
+        triton=Spelling(
+            "tl.maximum({0}, 0.0) + tl.log(1.0 + tl.exp(-tl.abs({0})))",
+            fast="(tl.maximum({0}, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs({0})))) * LN_2", binary=True,
+        ),
         javascript="(x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))",
     ),
     Function(
@@ -181,7 +186,10 @@ _FUNCTIONS = (
         unstable=(),
         numpy=Spelling("log_sigmoid", helper=_LOG_SIGMOID), torch=Spelling("torch.nn.functional.logsigmoid"),
         jax=Spelling("jax.nn.log_sigmoid"),
-        triton=Spelling("tl.minimum({0}, 0.0) - tl.log(1.0 + tl.exp(-tl.abs({0})))"),
+        triton=Spelling(
+            "tl.minimum({0}, 0.0) - tl.log(1.0 + tl.exp(-tl.abs({0})))",
+            fast="(tl.minimum({0}, 0.0) - tl.log2(1.0 + tl.exp2(-tl.abs({0})))) * LN_2", binary=True,
+        ),
         javascript="(x) => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)))",
     ),
     Function(

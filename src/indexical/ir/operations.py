@@ -59,13 +59,15 @@ class Operation:
 class Spelling:
     """The spelling of a function in a library: the name that is called, or a template around `{0}`. `helper` is a
     definition that stands above; `in_place` tells that the same name with `_` overwrites its argument, and that no
-    derivative reads it; `fast` is a form of the hardware's own, as exact as 16 bits are; `once` tells that of arrays of
-    16 bits it is computed in 32 and rounded once, and so is its slope."""
+    derivative reads it; `fast` is a form of the hardware's own, as exact as 16 bits are, and `binary` tells that this
+    takes its argument times log2(e); `once` tells that of arrays of 16 bits it is computed in 32 and rounded once, and
+    so is its slope."""
 
     call: str
     helper: str = ""
     in_place: bool = False
     fast: str = ""
+    binary: bool = False
     once: bool = False
 
 

@@ -8,6 +8,7 @@ from . import triton_jit as triton
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 LOG2_E = 1.4426950408889634 if INTERPRETED else tl.constexpr(1.4426950408889634)
+LN_2 = 0.6931471805599453 if INTERPRETED else tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
@@ -25,7 +26,11 @@ if INTERPRETED:
         return tl.where(x < 0, -1.0, 1.0) * (1.0 - small) / (1.0 + small)
 
     fast_tanh = tanh
-    fast_sigmoid = tl.sigmoid
+
+    @triton.jit
+    def fast_sigmoid(x):  # type: ignore[no-untyped-def]
+        """The logistic function of an exponent of 2."""
+        return 1.0 / (1.0 + tl.exp2(-x))
 
     @triton.jit  # type: ignore[untyped-decorator]
     def no_sums(ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -51,9 +56,10 @@ else:
 
     @triton.jit
     def fast_sigmoid(x):  # type: ignore[no-untyped-def]
-        """The logistic function by the hardware's reciprocal, to 22 bits: a division takes eight times as long."""
-        y = 1.0 + tl.exp2(x * -LOG2_E)
-        return tl.inline_asm_elementwise("rcp.approx.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1)
+        """The logistic function of an exponent of 2, by the hardware's reciprocal, to 22 bits: a division takes eight
+        times as long. What it is taken of is at least 1, so that nothing is lost where it flushes numbers near 0."""
+        y = 1.0 + tl.exp2(x * -1.0)  # -x would be subtracted from 0.
+        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [y], tl.float32, is_pure=True, pack=1)
 
     @triton.jit
     def sums_together(x, y, z):  # type: ignore[no-untyped-def]
@@ -208,11 +214,13 @@ def partial_sums(tile):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def absorb(score, scale, v, peak, weight, acc):  # type: ignore[no-untyped-def]
-    """A tile of scores and its values into the running softmax of base 2, whose weights are sums in parts."""
-    higher = tl.maximum(peak, tl.max(score, 1) * scale)
+def absorb(score, scale, v, peak, weight, acc, raised=None):  # type: ignore[no-untyped-def]
+    """A tile of scores and its values into the running softmax of base 2, whose weights are sums in parts. Scores may
+    all be raised by one number."""
+    highest = tl.max(score, 1) * scale
+    higher = tl.maximum(peak, highest if raised is None else highest + raised)
     level = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(score * scale - level[:, None])
+    p = tl.exp2(score * scale - (level if raised is None else level - raised)[:, None])
     fade = tl.exp2(peak - level)
     weight = weight * fade[:, None] + partial_sums(p)
     acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
