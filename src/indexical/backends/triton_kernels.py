@@ -12,7 +12,7 @@ from ..plan.steps import Dot
 from ..records import dataclass
 from .code import Node, chain, fill, show
 from .triton_printer import Printer
-from .triton_score import PAIR, Axis, Cell, Operand, Terms, dot_name
+from .triton_score import KEY, PAIR, Axis, Cell, Operand, Terms, dot_name
 from .triton_slant import Slant
 from .triton_words import WORDS
 
@@ -56,20 +56,28 @@ class Parts:
     @property
     def work(self) -> str:
         """The kind of work that the sizes of tiles depend on: scores `paired` with numbers of an array; queries that
-        attend to `marked` keys or to keys `near` them; over all keys from the first on, weights `free` of a sum, or
-        `linear` in dot products, which are not needed for the gradients of queries then; or a `plain` dot product; or
-        none of these."""
+        attend to `marked` keys or to keys `near` them, `curved` or not; over all keys from the first on, weights `free`
+        of a sum, or `linear` in dot products, which are not needed for the gradients of queries then; scores that are
+        `curved`, with slopes that differ from pair to pair, or `slanted`; a `plain` dot product; or none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
         if self.marked:
             return "marked"
         if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
-            return "near"
+            return "near, curved" if self.scale is not None and self._is_curved else "near"
         if self.scale is None:
             flows = [flow for dot in self.terms.dots for flow in self.cotangents[dot]]
             names = {dot_name(number) for number in range(len(self.dots))}
             return "free" if any(flow is not None and _reads(flow, names) for flow in flows) else "linear"
+        if self._is_curved or self.slant is not None:
+            return "curved" if self._is_curved else "slanted"
         return "plain" if self.score.plain and len(self.dots) == 1 else ""
+
+    @property
+    def _is_curved(self) -> bool:
+        """Whether what flows to dot products or arrays of keys is more than what flows to the score, times a number."""
+        keyed = (operand.expr for operand in self.of_axes(KEY))
+        return not all(self.cotangents[expr][0].plain for expr in (*self.terms.dots, *keyed) if expr in self.cotangents)
 
     def has_full(self, block: Block) -> bool:
         """Whether there are tiles in which all pairs are kept, as far as bounds and a table tell."""

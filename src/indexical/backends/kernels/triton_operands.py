@@ -60,7 +60,9 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
     Scores that are `paired` with an array's numbers take registers. Where queries attend to keys `near` them or to
     `marked` ones, small tiles leave out more, of the latter unless there are `many`; large ones load less where they
     attend to all from the first key on, unless weights are `free` of a sum. Those of queries whose weights are `linear`
-    in dot products, which need not be computed for them, are small. The figures were measured on an H200.
+    in dot products, which need not be computed for them, are small. Those of keys have few queries where scores are
+    `curved`, which takes registers, and are large where they are `slanted` over many keys. The figures were measured on
+    an H200.
     """
     if INTERPRETED:
         return Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1)
@@ -70,7 +72,7 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
             return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
-        if work == "near":
+        if work.startswith("near"):
             return Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)
         by_keys = Tiling(128, 64, 4, 2) if work.startswith("marked") else Tiling(64, 64, 4, 3)
         by_queries = Tiling(64, 64, 4, 2, 168 if work.startswith("marked") else 0)
@@ -78,12 +80,12 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
     if wide <= 128:
         if work == "paired":
             return Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)
-        if work == "plain":
-            return Tiling(64, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(64, 128, 8, 3)
         if work == "marked":
             return Tiling(64, 64, 4, 3), Tiling(64, 32, 4, 2, 168), Tiling(32, 64, 4, 3)
-        by_keys = Tiling(64, 128, 8, 3) if work == "" else Tiling(64, 64, 4, 2)
+        by_keys = Tiling(64, 128, 8, 3) if work == "slanted, many" else Tiling(64, 64, 4, 2)
+        by_keys = Tiling(32, 64, 4, 3) if work.endswith("curved") else by_keys
         by_queries = Tiling(64, 32, 4, 3) if work == "linear" else Tiling(64, 64, 4, 2)
+        by_queries = Tiling(128, 64, 8, 3) if work in ("plain", "slanted, many") else by_queries
         return Tiling(64, 64, 4, 3), by_queries, by_keys
     return Tiling(64, 32, 8, 2), Tiling(64, 32, 8, 2), Tiling(32, 64, 8, 2)
 
@@ -194,7 +196,8 @@ class Operands(NamedTuple):
     @property
     def tilings(self) -> tuple[Tiling, Tiling, Tiling]:
         widths = self.widths
-        work = "marked, many" if self.work == "marked" and self.value.shape[2] >= 8192 else self.work
+        many = self.work in ("marked", "slanted") and self.value.shape[2] >= 8192
+        work = f"{self.work}, many" if many else self.work
         usual = _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, work)
         if choices is None:
             return usual
