@@ -25,11 +25,12 @@ from .lowering import Lowering
 from .operands import Frame
 from .scope import Place, Scope
 from .triton_again import forward_again, key_again, query_again
-from .triton_backward import key_kernel, query_kernel, table_kernel
+from .triton_backward import key_kernel, table_kernel
 from .triton_forward import forward_kernel
 from .triton_kernels import Parts
-from .triton_places import TILE
-from .triton_score import D_SINK, KEY, ROW, SEEDS, UNSCALED, Cell, Operand, Terms, saturated
+from .triton_places import TILE, saturated
+from .triton_queries import query_kernel
+from .triton_score import D_SINK, KEY, ROW, SEEDS, UNSCALED, Cell, Operand, Terms
 from .triton_slant import slant_of
 from .triton_words import helpers_in, number_name
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir import nodes as ir
-from .triton_backward import (
-    key_cotangent,
-    place_among,
-    store_keys,
-    store_queries,
-    take_keys,
-    take_queries,
-    write_cotangents,
-)
+from .triton_backward import key_cotangent, place_among, store_keys, take_keys, write_cotangents
 from .triton_forward import store_result, take_forward
 from .triton_kernels import (
     ALONE,
@@ -34,6 +26,7 @@ from .triton_kernels import (
     write_exponent,
     write_score,
 )
+from .triton_queries import store_queries, take_queries
 from .triton_score import KEY, PAIR, ROW, dot_name
 
 # So many rows of a tile at a time: few, since little is to be compiled for what is rare. And so many programs of the

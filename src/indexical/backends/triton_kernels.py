@@ -12,7 +12,7 @@ from ..plan.steps import Dot
 from ..records import dataclass
 from .code import Node, chain, fill, show
 from .triton_printer import Printer
-from .triton_score import KEY, PAIR, Axis, Cell, Operand, Terms, dot_name
+from .triton_score import KEY, PAIR, Axis, Cell, Flow, Operand, Terms, dot_name
 from .triton_slant import Slant
 from .triton_words import WORDS
 
@@ -41,9 +41,9 @@ class Parts:
     allowed: Cell | None
     forward: tuple[Block, ...]
     transposed: tuple[Block, ...]
-    cotangents: dict[ir.Expr, tuple[Cell, Cell | None]]
-    halves: list[dict[ir.Expr, tuple[Cell, Cell | None]]]
-    sinking: tuple[Cell, dict[ir.Expr, tuple[Cell, Cell | None]]] | None
+    cotangents: Flow
+    halves: list[Flow]
+    sinking: tuple[Cell, Flow] | None
     tiled: tuple[int, ...]
     slant: Slant | None = None
     chosen: dict[ir.Expr, Cell] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from ..ir.algebra.factors import Factor, factors_of
 from ..ir.conditions import negated
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate, Kind
-from ..ir.walk import rebuild, walk
+from ..ir.walk import walk
 from ..plan.gpu import Table, table_of
 from ..plan.steps import Dot
 from ..records import dataclass
@@ -32,7 +32,7 @@ from .code import (
     show,
     spelled,
 )
-from .triton_places import FIRST_KEY, NEAR_KEYS, TILE, counted_from_tile
+from .triton_places import FIRST_KEY, NEAR, NEAR_KEYS, TILE, counted_from_tile, saturated
 from .triton_words import array_name
 
 Axis: TypeAlias = Literal["row", "key"]
@@ -47,8 +47,6 @@ LOG2E = Fraction(math.log2(math.e))
 # and weights, of which the mean of the former is yet to be taken off).
 SEEDS = D_SCORE, GAINED, WEIGHT = "d_score'", "gained'", "p'"
 D_SINK = "d_sink'"
-# A function of a whole number that is given: it has 32 bits, and is beyond all places where the number is.
-NEAR = "near'"
 
 
 @dataclass(eq=False)
@@ -109,6 +107,11 @@ class Operand:
     @property
     def is_learned(self) -> bool:
         return self.expr.type.kind == "real"
+
+
+# What flows to each dot product and array of a score: a value of the pair, and a number of the program that this is yet
+# to be multiplied with.
+Flow = dict[ir.Expr, tuple[Cell, Cell | None]]
 
 
 @dataclass
@@ -387,12 +390,11 @@ class Terms:
         """An exponent of e as one of 2."""
         return self.real(_scaled(exponent, build.real(LOG2E, exponent.span)))
 
-    def backward(self, score: ir.Expr, seed: str) -> dict[ir.Expr, tuple[Cell, Cell | None]]:
-        """The cotangent of every dot product and array in the score, from that of the score: a value of the pair, and a
-        number of the program that it is yet to be multiplied with."""
+    def backward(self, score: ir.Expr, seed: str) -> Flow:
+        """The cotangent of every dot product and array in the score, from that of the score."""
         found: dict[ir.Expr, list[ir.Expr]] = {}
         self._flow(score, build.read(seed, (), "real", score.span), found)
-        result: dict[ir.Expr, tuple[Cell, Cell | None]] = {}
+        result: Flow = {}
         for leaf, terms in found.items():
             if any(isinstance(part, ir.Select) for term in terms for part in walk(term)):
                 self.partly.add(leaf)
@@ -498,37 +500,6 @@ def constant(value: int | Fraction, kind: Kind) -> Node:
     if kind == "real":
         return Number(repr(float(value)))
     return Number(str(value)) if abs(int(value)) < _LARGE else fill(f"tl.full((), {value}, tl.int64)")
-
-
-def saturated(bound: ir.Expr) -> ir.Expr:
-    """A bound of places: where one number in it is given, that is taken to be no further beyond them than it must."""
-    match bound:
-        case ir.Map("<" | "<=" | ">" | ">=", sides):
-            return rebuild(bound, saturated) if any(map(_is_place, sides)) else bound
-        case ir.Select() | ir.Map("max" | "min"):
-            return rebuild(bound, saturated)
-        case _ if bound.type.kind != "whole":
-            return rebuild(bound, saturated)
-    given = [part for part in _summands(bound) if isinstance(part, ir.Read) and part.tensor not in TILE]
-    return _near(bound, given[0]) if len(given) == 1 else bound
-
-
-def _is_place(expr: ir.Expr) -> bool:
-    """Whether this is the place of a query or a key, or an end of a tile."""
-    return isinstance(expr, ir.Coord) or (isinstance(expr, ir.Read) and expr.tensor in TILE)
-
-
-def _summands(expr: ir.Expr) -> Iterable[ir.Expr]:
-    """The terms of a sum, as far as they are not multiplied."""
-    if isinstance(expr, ir.Map) and expr.op in ("+", "-", "neg"):
-        return [term for argument in expr.arguments for term in _summands(argument)]
-    return [expr]
-
-
-def _near(expr: ir.Expr, given: ir.Expr) -> ir.Expr:
-    if expr == given:
-        return build.apply(NEAR, (expr,), "whole", expr.span)
-    return expr if isinstance(expr, ir.Read) else rebuild(expr, lambda part: _near(part, given))
 
 
 def _plain(code: Node, kind: Kind) -> Cell:
