@@ -54,12 +54,12 @@ def counted_from_first_key(expr: ir.Expr, key: Coordinate) -> tuple[ir.Expr, ir.
 def saturated(bound: ir.Expr) -> ir.Expr:
     """A bound of places: where one number in it is given, that is taken to be no further beyond them than it must."""
     match bound:
-        case ir.Map("<" | "<=" | ">" | ">=", sides):
-            return rebuild(bound, saturated) if any(map(_is_place, sides)) else bound
-        case ir.Select() | ir.Map("max" | "min"):
+        case ir.Select() | ir.Map("max" | "min" | "&&" | "||" | "!"):
+            return rebuild(bound, saturated)
+        case ir.Map("<" | "<=" | ">" | ">=" | "==" | "!=", sides) if any(map(_is_place, sides)):
             return rebuild(bound, saturated)
         case _ if bound.type.kind != "whole":
-            return rebuild(bound, saturated)
+            return bound
     given = [part for part in _summands(bound) if isinstance(part, ir.Read) and part.tensor not in TILE]
     return _near(bound, given[0]) if len(given) == 1 else bound
 

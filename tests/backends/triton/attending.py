@@ -171,6 +171,15 @@ VARIANTS = {
             "d_q": lambda sizes: 1_700_000_000 + torch.arange(sizes["i"]).repeat(sizes["b"], 1) * 5 % 13,
         },
     ),
+    "numbers compared": Variant(
+        attention(
+            "j < (if n[b] == m[b] { i - 3 } else { i + 1 }), i != n[b]",
+            f"{DOT} + u[h, j]",
+            ", n[b] : i64, m[b] : i64, u[h, j]",
+        ),
+        "",
+        given={"n": lambda _: torch.tensor([2**40, 11]), "m": lambda _: torch.tensor([2**41, 11])},
+    ),
     "relative bias in documents": Variant(
         attention("j <= i, doc[b, i] == doc[b, j]", f"{DOT} + bias[h, i - j]", ", bias[h, r], doc[b, i] : i64"),
         "",
