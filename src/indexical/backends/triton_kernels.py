@@ -56,26 +56,29 @@ class Parts:
     @property
     def work(self) -> str:
         """The kind of work that the sizes of tiles depend on: scores `paired` with numbers of an array; queries that
-        attend to `marked` keys or to keys `near` them, `curved` or not; over all keys from the first on, weights `free`
+        attend to `marked` keys or to keys `near` them, `heavy` or not; over all keys from the first on, weights `free`
         of a sum, or `linear` in dot products, which are not needed for the gradients of queries then; scores that are
-        `curved`, with slopes that differ from pair to pair, or `slanted`; a `plain` dot product; or none of these."""
+        `heavy` or `slanted`; a `plain` dot product; or none of these."""
         if any(operand.axes == PAIR for operand in self.terms.operands):
             return "paired"
         if self.marked:
             return "marked"
         if not all(isinstance(block.first, ir.Const) and block.first.value == 0 for block in self.forward):
-            return "near, curved" if self.scale is not None and self._is_curved else "near"
+            return "near, heavy" if self.scale is not None and self._is_heavy else "near"
         if self.scale is None:
             flows = [flow for dot in self.terms.dots for flow in self.cotangents[dot]]
             names = {dot_name(number) for number in range(len(self.dots))}
             return "free" if any(flow is not None and _reads(flow, names) for flow in flows) else "linear"
-        if self._is_curved or self.slant is not None:
-            return "curved" if self._is_curved else "slanted"
+        if self._is_heavy or self.slant is not None:
+            return "heavy" if self._is_heavy else "slanted"
         return "plain" if self.score.plain and len(self.dots) == 1 else ""
 
     @property
-    def _is_curved(self) -> bool:
-        """Whether what flows to dot products or arrays of keys is more than what flows to the score, times a number."""
+    def _is_heavy(self) -> bool:
+        """Whether keys take many registers on the way back: there are several dot products, or what flows to them or to
+        arrays of keys is more than what flows to the score, times a number."""
+        if len(self.dots) > 1:
+            return True
         keyed = (operand.expr for operand in self.of_axes(KEY))
         return not all(self.cotangents[expr][0].plain for expr in (*self.terms.dots, *keyed) if expr in self.cotangents)
 

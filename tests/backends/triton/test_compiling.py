@@ -39,7 +39,7 @@ def test_kernels_fit_the_device(width: str, names: list[str]) -> None:
         assert kernel["shared"] <= SHARED, kernel
         if kernel["kernel"].endswith("_again"):  # It runs where a result is not finite.
             continue
-        assert kernel["spilled"] <= 24, kernel  # Tiles were chosen with Triton 3.6, which keeps fewer in memory.
+        assert kernel["spilled"] <= 8, kernel  # Triton 3.6, with which tiles were chosen, keeps one in memory.
         assert kernel["waits"] <= 8, kernel  # One for each product, not one for each of its instructions.
         if kernel["kernel"].startswith("out_"):
             # A loop whose tiles are not loaded ahead gave wrong numbers on a device, with Triton 3.6.

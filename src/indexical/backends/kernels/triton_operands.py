@@ -61,7 +61,7 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
     `marked` ones, small tiles leave out more, of the latter unless there are `many`; large ones load less where they
     attend to all from the first key on, unless weights are `free` of a sum. Those of queries whose weights are `linear`
     in dot products, which need not be computed for them, are small. Those of keys have few queries where scores are
-    `curved`, which takes registers, and are large where they are `slanted` over many keys. The figures were measured on
+    `heavy`, which takes registers, and are large where they are `slanted` over many keys. The figures were measured on
     an H200.
     """
     if INTERPRETED:
@@ -83,7 +83,7 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
         if work == "marked":
             return Tiling(64, 64, 4, 3), Tiling(64, 32, 4, 2, 168), Tiling(32, 64, 4, 3)
         by_keys = Tiling(64, 128, 8, 3) if work == "slanted, many" else Tiling(64, 64, 4, 2)
-        by_keys = Tiling(32, 64, 4, 3) if work.endswith("curved") else by_keys
+        by_keys = Tiling(32, 64, 4, 3) if work.endswith("heavy") else by_keys
         by_queries = Tiling(64, 32, 4, 3) if work == "linear" else Tiling(64, 64, 4, 2)
         by_queries = Tiling(128, 64, 8, 3) if work in ("plain", "slanted, many") else by_queries
         return Tiling(64, 64, 4, 3), by_queries, by_keys
