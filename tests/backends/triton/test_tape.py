@@ -18,7 +18,7 @@ pytest.importorskip("triton")
 from tests.backends.triton.driving import Driver, loaded  # noqa: E402
 
 import indexical as ix  # noqa: E402
-from indexical.backends.kernels import triton_attend, triton_operands  # noqa: E402
+from indexical.backends.kernels import triton_attend, triton_decode, triton_operands  # noqa: E402
 from indexical.backends.kernels.triton_launch import Form  # noqa: E402
 from indexical.backends.kernels.triton_tape import Tape, Tapes  # noqa: E402
 from indexical.run.kernel import Engine  # noqa: E402
@@ -207,3 +207,71 @@ def test_what_reads_a_call_is_asked_each_time(attend: Any, looks: list[Any], mon
     monkeypatch.setattr(triton_operands, "choices", SimpleNamespace(epoch=-5, tilings=lambda *given: given[2]))
     attend(*given)
     assert len(looks) == before + 4
+
+
+# -------------------------------------------------------------------------------------------- few queries
+
+FEW = """input Q[b, h, i, d], K[b, g, j, d], V[b, g, j, e], slope[h], length[b] : i64;
+let weights[b, h, i, j] = softmax[j](
+    sum[d](Q[b, h, i, d] * K[b, h / (size(h) / size(g)), j, d]) + slope[h] * (j - size(j))
+) where j < length[b];
+let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h / (size(h) / size(g)), j, e]);
+"""
+
+
+def drawn_few(keys: int, copied: bool = False) -> list[Any]:
+    made = torch.zeros(2, 2, keys, 64)
+    arrays = [torch.zeros(2, 6, 1, 64), torch.zeros(2, 2, 64, keys).mT if copied else made, torch.zeros(2, 2, keys, 64)]
+    return [*arrays, torch.zeros(6), torch.zeros(2, dtype=torch.int64)]
+
+
+@pytest.fixture
+def attend_few(driver: Driver, compiled: list[Form], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The emitted function of an attention of few queries, as on a card. What it computes is left out."""
+    engine = Engine(ix.compile(FEW).ir)
+    kinds = {
+        name: array.numpy() for name, array in zip(("Q", "K", "V", "slope", "length"), drawn_few(640), strict=True)
+    }
+    monkeypatch.setattr(triton_decode, "_slots", lambda _: 264)
+    return engine.kernel(engine.imagine(kinds, "f32", "torch", "cuda"), ("out",), False).function
+
+
+def launched(driver: Driver, call: Callable[[], Any]) -> tuple[Any, list[tuple[bytes, list[int]]]]:
+    """The result of a call, and how each of its kernels was launched: the record, and 32 bits of each parameter."""
+    found: list[tuple[bytes, list[int]]] = []
+
+    def reading(config: Any, _: Any, pointers: Any, *__: Any) -> None:
+        words = [ctypes.c_uint32.from_address(place).value for place in pointers]
+        found.append((ctypes.string_at(config.value, 28), words))
+
+    driver.cuLaunchKernelEx.run = reading
+    return call(), found
+
+
+def test_calls_of_few_queries_are_recorded_where_their_sizes_come_often(
+    attend_few: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorded launches are those that were made, with the addresses of the tensors of each call."""
+    often, runs = triton_decode._OFTEN, triton_decode.Few.run
+    slow: list[Any] = []
+    monkeypatch.setattr(triton_decode.Few, "run", lambda *given: slow.append(given) or runs(*given))
+    for count in range(often):
+        given = drawn_few(640)
+        _, usual = launched(driver, lambda given=given: attend_few(*given))
+        assert len(slow) == count + 1
+    for _ in range(3):
+        others = drawn_few(640)
+        out, again = launched(driver, lambda given=others: attend_few(*given))
+        assert len(slow) == often
+        assert [config for config, _ in again] == [config for config, _ in usual]
+        moved = {x.data_ptr() & 0xFFFFFFFF: y.data_ptr() & 0xFFFFFFFF for x, y in zip(given, others, strict=True)}
+        room, result = usual[1][1][:2]
+        moved |= {room: again[1][1][0], result: out.data_ptr() & 0xFFFFFFFF}
+        for (_, before), (_, after) in zip(usual, again, strict=True):
+            assert [moved.get(word, word) for word in before] == after
+    for growing in range(641, 650):  # Other sizes are not like these.
+        attend_few(*drawn_few(growing))
+    assert len(slow) == often + 9
+    for _ in range(often + 3):  # What is copied for the kernel lies elsewhere each time.
+        attend_few(*drawn_few(640, copied=True))
+    assert len(slow) == 2 * often + 12

@@ -3,9 +3,10 @@ what each split finds is merged. Heads that share keys lie in one tile. This tex
 else.
 """
 
+import itertools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from . import triton_jit as triton
 from .torch_operator import define_operator, is_transformed
+from .triton_tape import Tape, Tapes
 
 # Tiles of keys for each split, at least.
 _LEAST_TILES = 4
@@ -214,45 +216,75 @@ def _split(
     )
 
 
-_known_splits: dict[tuple[Any, ...], Split] = {}
+# So many splits are known of one attention; and a call whose sizes came so many times is recorded. Where keys grow from
+# call to call, a record of each would take longer than it saves.
 _MOST_KNOWN = 4096
+_OFTEN = 32
 
 
-def _decode(
-    launch: Callable[..., None],
-    kernel: Any,
-    dots: int,
-    along: tuple[str, ...],
-    tensors: Sequence[Tensor],
-    numbers: tuple[float, ...],
-    count: int,
-    totals: bool,
-) -> list[Tensor]:
-    """The result (batch, head, row, width), over so many keys; with `totals` also the logarithm of every row's total
-    weight."""
-    own = 2 * dots + 1
-    sides = [x if x.stride(-1) == 1 else x.contiguous() for x in tensors[:own]]
-    if sides[-1].stride(1) == 0 and all(x.stride(1) == 0 for x in sides[dots:]):
-        sides[dots:] = [x[:, :1] for x in sides[dots:]]  # All heads share their keys.
-    arrays, value = tensors[own:], sides[-1]
-    everything = (*sides, *arrays)
-    key = (count, along, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
-    split = _known_splits.get(key)
-    if split is None:
-        if len(_known_splits) >= _MOST_KNOWN:
-            _known_splits.clear()
-        split = _known_splits[key] = _split(sides[:dots], sides[dots:-1], value, arrays, along, count)
-    out = value.new_empty(split.shape)
-    total = value.new_empty(split.shape[:3], dtype=torch.float32) if totals else None
-    beside = [] if total is None else [total]
-    if not split.launches:
-        return [out.zero_(), *(x.fill_(-math.inf) for x in beside)]
-    found = torch.empty(split.room, dtype=torch.float32, device=value.device)
-    arguments = (*sides, found, *arrays, *split.wholes, *numbers)
-    launch(kernel, split.grid, arguments, split.constants, split.warps, split.stages)
-    batch, heads, rows, _ = split.shape
-    launch(merge_splits, (batch * heads * rows,), (found, out, total, *split.merging), split.merging_constants, 4, 1)
-    return [out, *beside]
+class Few(NamedTuple):
+    """The attention of few queries by one kernel: what sizes decide of its calls, with how often they came, and the
+    calls that are recorded."""
+
+    launch: Callable[..., Any]
+    kernel: Any
+    dots: int
+    along: tuple[str, ...]
+    totals: bool
+    splits: dict[tuple[Any, ...], tuple[Split, Iterator[int]]]
+    tapes: Tapes
+
+    def again(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...]) -> Sequence[Tensor] | None:
+        """The results of a call like one that is recorded; None where it is like none."""
+        recent = self.tapes.latest(tensors, numbers)
+        found: Sequence[Tensor] | None = None if recent is None else recent.again(*tensors)
+        return found
+
+    def run(
+        self, tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int
+    ) -> Sequence[Tensor]:
+        """The result (batch, head, row, width), over so many keys; with `totals` also the logarithm of every row's
+        total weight."""
+        own, dots = 2 * self.dots + 1, self.dots
+        sides = [x if x.stride(-1) == 1 else x.contiguous() for x in tensors[:own]]
+        if sides[-1].stride(1) == 0 and all(x.stride(1) == 0 for x in sides[dots:]):
+            sides[dots:] = [x[:, :1] for x in sides[dots:]]  # All heads share their keys.
+        arrays, value = tensors[own:], sides[-1]
+        split, times = self._split((*sides, *arrays), count)
+        out = value.new_empty(split.shape)
+        total = value.new_empty(split.shape[:3], dtype=torch.float32) if self.totals else None
+        results = [out] if total is None else [out, total]
+        if not split.launches:
+            return [out.zero_(), *(x.fill_(-math.inf) for x in results[1:])]
+        found = torch.empty(split.room, dtype=torch.float32, device=value.device)
+        arguments = (*sides, found, *arrays, *split.wholes, *wholes, *reals)
+        first = self.launch(self.kernel, split.grid, arguments, split.constants, split.warps, split.stages)
+        grid, merging = (math.prod(split.shape[:3]),), (found, out, total, *split.merging)
+        second = self.launch(merge_splits, grid, merging, split.merging_constants, 4, 1)
+        if next(times) % _OFTEN == 0:
+            tape = Tape(tensors)
+            for given, side in zip(tensors, sides, strict=False):
+                if side.data_ptr() == given.data_ptr():
+                    tape.view(side, given)
+            for made in (*results, found):
+                tape.keep(made)
+            tape.record(first, arguments)
+            tape.record(second, merging)
+            if tape.is_whole:
+                self.tapes.remember(tensors, (list(wholes), list(reals), count), tape.written(results))
+        return results
+
+    def _split(self, everything: Sequence[Tensor], count: int) -> tuple[Split, Iterator[int]]:
+        own, value = 2 * self.dots + 1, everything[2 * self.dots]
+        key = (count, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
+        known = self.splits.get(key)
+        if known is None:
+            if len(self.splits) >= _MOST_KNOWN:
+                self.splits.clear()
+            queries, keys = everything[: self.dots], everything[self.dots : own - 1]
+            known = _split(queries, keys, value, everything[own:], self.along, count), itertools.count(1)
+            self.splits[key] = known
+        return known
 
 
 # ----------------------------------------------------------------------------------------------------- registration
@@ -285,7 +317,7 @@ def pages_inside(table: Tensor, *pages: int) -> bool:
 
 def decoding(
     name: str,
-    launch: Callable[..., None],
+    launch: Callable[..., Any],
     kernel: Any,
     dots: int,
     totals: bool = False,
@@ -297,8 +329,10 @@ def decoding(
     by, too, (batch, head, row). Further arrays vary with those of batch `b` and head `h` that `along` names, else with
     both."""
 
+    few = Few(launch, kernel, dots, along, totals, {}, Tapes())
+
     def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Any:
-        found = _decode(launch, kernel, dots, along, tensors, (*wholes, *reals), count, totals)
+        found = few.run(tensors, wholes, reals, count)
         return tuple(found) if totals else found[0]
 
     def fake(tensors: Sequence[Tensor], *_: Any) -> Any:
@@ -312,7 +346,11 @@ def decoding(
 
     def attend(tensors: list[Tensor], wholes: list[int], reals: list[float], count: int = -1) -> Any:
         count = tensors[2 * dots].shape[2] if count < 0 else count
-        plain = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
-        return (run if plain else operator)(tensors, wholes, reals, count)
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+            return operator(tensors, wholes, reals, count)
+        found = few.again(tensors, (wholes, reals, count))
+        if found is None:
+            return run(tensors, wholes, reals, count)
+        return tuple(found) if totals else found[0]
 
     return attend

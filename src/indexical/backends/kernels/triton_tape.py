@@ -48,14 +48,17 @@ class Tape:
     def run(self) -> None:
         """Launch the kernels, in order."""
         compile_together(self.waiting)
+        for kernel, grid, arguments, *how in self.waiting:
+            self.record(launch(kernel, grid, arguments, *how), arguments)
+        self.waiting = []
+
+    def record(self, repeat: Repeat | None, arguments: Sequence[Any]) -> None:
+        """Take note of a launch that was made with these arguments, after all arrays and views that are among them."""
         places = {id(tensor): place for place, tensor in enumerate(self.tensors)}
         places |= {id(view): places[id(of)] for view, of in self.views}
-        for kernel, grid, arguments, *how in self.waiting:
-            repeat = launch(kernel, grid, arguments, *how)
-            given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
-            self.is_whole = self.is_whole and repeat is not None and None not in given
-            self.launches.append((repeat, given))
-        self.waiting = []
+        given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
+        self.is_whole = self.is_whole and repeat is not None and None not in given
+        self.launches.append((repeat, given))
 
     def written(self, results: Sequence[Tensor]) -> Any:
         """The function that does the same for other tensors of the same layouts, and gives what takes the place of the
@@ -196,14 +199,17 @@ class Tapes:
         if latest is not None:
             return latest.again
         found = self.known.get(_layout_of(tensors, numbers))
-        is_alike = None
         if found is not None:
-            sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-            is_alike = guard_for(tensors, sizes, strides)
-        if found is not None and is_alike is not None:
-            learns = any(x.requires_grad for x in tensors)
-            self.recent = (Recent(numbers, len(tensors), is_alike, learns, found), *self.recent[: _MOST_RECENT - 1])
+            self.remember(tensors, numbers, found)
         return found
+
+    def remember(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...], again: Callable[..., Any]) -> None:
+        """Tell calls like this one from now on by guards, where PyTorch has them, and run this function for them."""
+        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+        is_alike = guard_for(tensors, sizes, strides)
+        if is_alike is not None:
+            learns = any(x.requires_grad for x in tensors)
+            self.recent = (Recent(numbers, len(tensors), is_alike, learns, again), *self.recent[: _MOST_RECENT - 1])
 
     def add(self, tensors: Sequence[Tensor], numbers: tuple[Any, ...], tape: Tape, results: Sequence[Tensor]) -> None:
         """Know calls like this one from now on, where there was one before: of lengths that never come again, no
