@@ -6,6 +6,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from tests.backends.triton.decoding import CASES, Case, draw  # noqa: E402
 from tests.backends.triton.driving import Driver, loaded  # noqa: E402
 
 import indexical as ix  # noqa: E402
@@ -211,33 +213,29 @@ def test_what_reads_a_call_is_asked_each_time(attend: Any, looks: list[Any], mon
 
 # -------------------------------------------------------------------------------------------- few queries
 
-FEW = """input Q[b, h, i, d], K[b, g, j, d], V[b, g, j, e], slope[h], length[b] : i64;
-let weights[b, h, i, j] = softmax[j](
-    sum[d](Q[b, h, i, d] * K[b, h / (size(h) / size(g)), j, d]) + slope[h] * (j - size(j))
-) where j < length[b];
-let out[b, h, i, e] = sum[j](weights[b, h, i, j] * V[b, h / (size(h) / size(g)), j, e]);
-"""
-
-
-def drawn_few(keys: int, copied: bool = False) -> list[Any]:
-    made = torch.zeros(2, 2, keys, 64)
-    arrays = [torch.zeros(2, 6, 1, 64), torch.zeros(2, 2, 64, keys).mT if copied else made, torch.zeros(2, 2, keys, 64)]
-    return [*arrays, torch.zeros(6), torch.zeros(2, dtype=torch.int64)]
-
 
 @pytest.fixture
-def attend_few(driver: Driver, compiled: list[Form], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """The emitted function of an attention of few queries, as on a card. What it computes is left out."""
-    engine = Engine(ix.compile(FEW).ir)
-    kinds = {
-        name: array.numpy() for name, array in zip(("Q", "K", "V", "slope", "length"), drawn_few(640), strict=True)
-    }
+def slow(driver: Driver, compiled: list[Form], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls of few queries that were put together, and not run from a record."""
+    found: list[Any] = []
+    runs = triton_decode.Few.run
+    monkeypatch.setattr(triton_decode.Few, "run", lambda *given: found.append(given) or runs(*given))
     monkeypatch.setattr(triton_decode, "_slots", lambda _: 264)
-    return engine.kernel(engine.imagine(kinds, "f32", "torch", "cuda"), ("out",), False).function
+    return found
 
 
-def launched(driver: Driver, call: Callable[[], Any]) -> tuple[Any, list[tuple[bytes, list[int]]]]:
-    """The result of a call, and how each of its kernels was launched: the record, and 32 bits of each parameter."""
+def attending_few(case: Case) -> Callable[..., Any]:
+    """The emitted function of an attention of few queries, as on a card. What it computes is left out."""
+    program = ix.compile(case.program)
+    engine = Engine(program.ir)
+    kinds = {name: array.numpy() for name, array in draw(case).items()}
+    kernel = engine.kernel(engine.imagine(kinds, case.dtype, "torch", "cuda"), program.wanted(None), False)
+    return lambda given: kernel.function(*(given[name] for name in program.inputs))
+
+
+def launched(driver: Driver, call: Callable[[], Any]) -> tuple[list[int], list[tuple[bytes, list[int]]]]:
+    """The addresses of the results of a call, and how each of its kernels was launched: the record, and 32 bits of each
+    parameter."""
     found: list[tuple[bytes, list[int]]] = []
 
     def reading(config: Any, _: Any, pointers: Any, *__: Any) -> None:
@@ -245,33 +243,44 @@ def launched(driver: Driver, call: Callable[[], Any]) -> tuple[Any, list[tuple[b
         found.append((ctypes.string_at(config.value, 28), words))
 
     driver.cuLaunchKernelEx.run = reading
-    return call(), found
+    results = call()
+    return [low_bits(x) for x in (results if isinstance(results, tuple) else (results,))], found
 
 
+def low_bits(array: Any) -> int:
+    return int(array.data_ptr()) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("name", ["grouped", "one head of keys", "lengths", "total", "pages", "pages, alibi"])
 def test_calls_of_few_queries_are_recorded_where_their_sizes_come_often(
-    attend_few: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    name: str, slow: list[Any], driver: Driver
 ) -> None:
     """The recorded launches are those that were made, with the addresses of the tensors of each call."""
-    often, runs = triton_decode._OFTEN, triton_decode.Few.run
-    slow: list[Any] = []
-    monkeypatch.setattr(triton_decode.Few, "run", lambda *given: slow.append(given) or runs(*given))
+    case, often = CASES[name], triton_decode._OFTEN
+    attend = attending_few(case)
     for count in range(often):
-        given = drawn_few(640)
-        _, usual = launched(driver, lambda given=given: attend_few(*given))
+        given = {key: array.clone() for key, array in draw(case).items()}
+        results, usual = launched(driver, lambda given=given: attend(given))
         assert len(slow) == count + 1
     for _ in range(3):
-        others = drawn_few(640)
-        out, again = launched(driver, lambda given=others: attend_few(*given))
+        others = {key: array.clone() for key, array in given.items()}
+        more, again = launched(driver, lambda given=others: attend(given))
         assert len(slow) == often
         assert [config for config, _ in again] == [config for config, _ in usual]
-        moved = {x.data_ptr() & 0xFFFFFFFF: y.data_ptr() & 0xFFFFFFFF for x, y in zip(given, others, strict=True)}
-        room, result = usual[1][1][:2]
-        moved |= {room: again[1][1][0], result: out.data_ptr() & 0xFFFFFFFF}
+        moved = {low_bits(array): low_bits(others[key]) for key, array in given.items()}
+        moved |= dict(zip(results, more, strict=True)) | {usual[1][1][0]: again[1][1][0]}  # What the splits found.
         for (_, before), (_, after) in zip(usual, again, strict=True):
             assert [moved.get(word, word) for word in before] == after
-    for growing in range(641, 650):  # Other sizes are not like these.
-        attend_few(*drawn_few(growing))
-    assert len(slow) == often + 9
+
+
+def test_other_sizes_of_few_queries_and_copies_are_not_recorded(slow: list[Any], driver: Driver) -> None:
+    case, often = CASES["grouped"], triton_decode._OFTEN
+    attend = attending_few(case)
+    b, h, g, i, j, d, e = case.sizes
+    for keys in range(j, j + often + 3):  # Keys that grow are new each time.
+        attend(draw(replace(case, sizes=(b, h, g, i, keys, d, e))))
+    given = draw(case)
+    given["K"] = given["K"].mT.contiguous().mT
     for _ in range(often + 3):  # What is copied for the kernel lies elsewhere each time.
-        attend_few(*drawn_few(640, copied=True))
-    assert len(slow) == 2 * often + 12
+        attend(given)
+    assert len(slow) == 2 * (often + 3)
