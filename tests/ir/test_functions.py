@@ -7,6 +7,7 @@ import dataclasses
 import math
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -360,3 +361,17 @@ def test_no_other_module_lists_functions() -> None:
         if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.MatchOr) and len(names_in(node)) > 1
     ]
     assert found == []
+
+
+FAST = [row for row in SINGLE if row.triton != UNKNOWN and row.triton.binary]
+
+
+@pytest.mark.parametrize("row", FAST, ids=lambda row: row.name)
+def test_fast_forms_of_a_gpu_take_an_exponent_of_2(row: Function) -> None:
+    assert row.triton != UNKNOWN
+    library = SimpleNamespace(exp2=np.exp2, log2=np.log2, abs=np.abs, maximum=np.maximum, minimum=np.minimum)
+    names = {"tl": library, "LN_2": math.log(2), "fast_sigmoid": lambda x: 1 / (1 + np.exp2(-x))}
+    template = row.triton.fast if "{0}" in row.triton.fast else row.triton.fast + "({0})"
+    for x in inside(row, SMALL, (-30.0, 30.0)):
+        found = eval(template.replace("{0}", "x"), {**names, "x": np.float64(x) * math.log2(math.e)})
+        assert found == pytest.approx(float(row.value(x)), rel=1e-3, abs=1e-12)

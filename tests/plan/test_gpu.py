@@ -150,6 +150,26 @@ def test_plan_says_what_goes_another_way() -> None:
     assert f"where sizes let `i + j` leave `far`: by {TILES}" in step_of(table).words
 
 
+TWICE = f"{DOT} + sum[d](K[b, h, j, d] * K[b, h, i, d])"
+GATED = f"{DOT} + log_sigmoid(g[b, h, i] + u[b, h, j])"
+
+
+@pytest.mark.parametrize(
+    ("text", "work"),
+    [
+        *(("prefix", "plain"), ("ALiBi", "slanted"), ("soft cap", "heavy"), ("soft cap in a window", "near, heavy")),
+        *(("window", "near"), ("bias of a key", ""), ("relative bias", "paired")),
+        (attention("j <= i", GATED, ", g[b, h, i], u[b, h, j]"), "heavy"),
+        (attention("i - j < 9, j <= i", TWICE), "near, heavy"),
+    ],
+)
+def test_tiles_are_chosen_by_the_kind_of_work(text: str, work: str) -> None:
+    """Of scores that take many registers on the way back, tiles have few queries."""
+    text = VARIANTS[text].text if text in VARIANTS else text
+    source = emitted(called(text, torch.bfloat16), ("out",), False, True)[1].linked()
+    assert f'work="{work}"' in source
+
+
 def test_what_is_only_compared_has_no_gradient_and_keeps_no_kernel_away() -> None:
     text = attention("j <= i", f"if u[b, h, j] > 0 {{ {DOT} }} else {{ 1 }}", ", u[b, h, j]")
     source = emitted(called(text, torch.bfloat16), ("out",), False, True)[1].linked()

@@ -226,10 +226,10 @@ class Terms:
 
     def _map(self, expr: ir.Map, op: str, arguments: tuple[ir.Expr, ...]) -> Cell:
         kind = expr.type.kind
+        if self.fast and op in _BINARY:
+            return self._function(op, (self.scaled(arguments[0]),), kind)
         real = kind == "real" or any(argument.type.kind == "real" for argument in arguments)
         cells = tuple(self.real(argument) if real else self.value(argument) for argument in arguments)
-        if self.fast and op in _BINARY:
-            cells = (self.scaled(arguments[0]),)
         if op == NEAR:
             return self._unary(lambda x: call("near_place", x), cells[0], kind, cells[0].subject)
         if kind == "whole":

@@ -18,7 +18,7 @@ CASES = {
         *("branches, odd", "curved slopes", "numbers compared"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
-    "f16": ["soft cap in documents", "uneven slopes", "total alone"],
+    "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [

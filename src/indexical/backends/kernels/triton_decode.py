@@ -268,8 +268,7 @@ class Few(NamedTuple):
                     tape.view(side, given)
             for made in (*results, found):
                 tape.keep(made)
-            tape.record(first, arguments)
-            tape.record(second, merging)
+            tape.record([(first, arguments), (second, merging)])
             if tape.is_whole:
                 self.tapes.remember(tensors, (list(wholes), list(reals), count), tape.written(results))
         return results
@@ -331,9 +330,11 @@ def decoding(
 
     few = Few(launch, kernel, dots, along, totals, {}, Tapes())
 
-    def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Any:
-        found = few.run(tensors, wholes, reals, count)
+    def handed_out(found: Sequence[Tensor]) -> Any:
         return tuple(found) if totals else found[0]
+
+    def run(tensors: Sequence[Tensor], wholes: Sequence[int], reals: Sequence[float], count: int) -> Any:
+        return handed_out(few.run(tensors, wholes, reals, count))
 
     def fake(tensors: Sequence[Tensor], *_: Any) -> Any:
         rows = tensors[0].shape[:3]
@@ -349,8 +350,6 @@ def decoding(
         if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
             return operator(tensors, wholes, reals, count)
         found = few.again(tensors, (wholes, reals, count))
-        if found is None:
-            return run(tensors, wholes, reals, count)
-        return tuple(found) if totals else found[0]
+        return run(tensors, wholes, reals, count) if found is None else handed_out(found)
 
     return attend

@@ -48,17 +48,17 @@ class Tape:
     def run(self) -> None:
         """Launch the kernels, in order."""
         compile_together(self.waiting)
-        for kernel, grid, arguments, *how in self.waiting:
-            self.record(launch(kernel, grid, arguments, *how), arguments)
+        self.record([(launch(kernel, *rest), rest[1]) for kernel, *rest in self.waiting])
         self.waiting = []
 
-    def record(self, repeat: Repeat | None, arguments: Sequence[Any]) -> None:
-        """Take note of a launch that was made with these arguments, after all arrays and views that are among them."""
+    def record(self, launched: Sequence[tuple[Repeat | None, Sequence[Any]]]) -> None:
+        """Take note of launches that were made, each with its arguments: the tensors among these are known by now."""
         places = {id(tensor): place for place, tensor in enumerate(self.tensors)}
         places |= {id(view): places[id(of)] for view, of in self.views}
-        given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
-        self.is_whole = self.is_whole and repeat is not None and None not in given
-        self.launches.append((repeat, given))
+        for repeat, arguments in launched:
+            given = [places.get(id(argument)) for argument in arguments if isinstance(argument, Tensor)]
+            self.is_whole = self.is_whole and repeat is not None and None not in given
+            self.launches.append((repeat, given))
 
     def written(self, results: Sequence[Tensor]) -> Any:
         """The function that does the same for other tensors of the same layouts, and gives what takes the place of the
