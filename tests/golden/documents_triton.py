@@ -4,7 +4,7 @@ import torch
 from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
+from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_level, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_level, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
 from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.torch_stream import streaming
@@ -191,7 +191,7 @@ def out_forward(
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i"])
 def out_backward_query(
-    q_ptr, k_ptr, v_ptr, given_ptr, total_ptr, delta_ptr, out_ptr, gain_ptr, odd_ptr, slope_ptr,
+    q_ptr, k_ptr, v_ptr, given_ptr, level_ptr, total_ptr, out_ptr, gain_ptr, odd_ptr, slope_ptr,
     document_ptr, key_document_ptr, table_ptr, d_q_ptr, d_slope_ptr,
     q_b, q_h, q_step, k_b, k_h, k_step, v_b, v_h, v_step, given_b, given_h, given_step, out_b, out_h,
     out_row, out_e, slope_b, slope_h, document_b, document_h, document_row, key_document_b, key_document_h,
@@ -216,7 +216,7 @@ def out_backward_query(
     if gain_ptr is not None:
         gain = tl.load(gain_ptr + far(at, n_rows) + rows) * LOG2_E
         delta -= gain
-    tl.store(delta_ptr + far(at, n_rows) + rows, delta)
+    store_level(level_ptr, at, rows, n_rows, total, delta)
     begin, full_begin, full_end, end = tiles_of(0, t1, 0, t0 + 1, KEYS)
     met = table_ptr + b * table_b + h * table_h + (t0 // ROWS) * 4
     begin, full_begin, full_end, end = within(begin, full_begin, full_end, end, met)
@@ -303,8 +303,8 @@ def out_backward_query(
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i"])
 def out_backward_key(
-    q_ptr, k_ptr, v_ptr, given_ptr, total_ptr, delta_ptr, odd_ptr, slope_ptr, document_ptr,
-    key_document_ptr, table_ptr, d_k_ptr, d_v_ptr,
+    q_ptr, k_ptr, v_ptr, given_ptr, level_ptr, odd_ptr, slope_ptr, document_ptr, key_document_ptr,
+    table_ptr, d_k_ptr, d_v_ptr,
     q_b, q_h, q_step, k_b, k_h, k_step, v_b, v_h, v_step, given_b, given_h, given_step, slope_b, slope_h,
     document_b, document_h, document_row, key_document_b, key_document_h, key_document_key, table_b,
     table_h, d_k_b, d_k_h, d_k_key, d_k_d, d_v_b, d_v_h, d_v_key, d_v_e,
@@ -348,8 +348,7 @@ def out_backward_key(
             rows = r0 + near_rows
             q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
             dot = tl.dot(k, tl.trans(q), input_precision="ieee")
-            total = tl.load(total_ptr + far(head, n_rows) + rows)
-            delta = tl.load(delta_ptr + far(head, n_rows) + rows)
+            total, delta = load_level(level_ptr, head, rows, n_rows)
             total = tl.where(fresh, total, float("inf"))
             given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
             key_end = rows + 1
@@ -372,8 +371,7 @@ def out_backward_key(
             rows = r0 + near_rows
             q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
             dot = tl.dot(k, tl.trans(q), input_precision="ieee")
-            total = tl.load(total_ptr + far(head, n_rows) + rows)
-            delta = tl.load(delta_ptr + far(head, n_rows) + rows)
+            total, delta = load_level(level_ptr, head, rows, n_rows)
             given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
             score = dot * scale
             row_offset = (rows - t0).to(tl.float32)
@@ -467,7 +465,7 @@ def out_forward_again(
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i", "programs"])
 def out_backward_query_again(
-    q_ptr, k_ptr, v_ptr, given_ptr, total_ptr, delta_ptr, out_ptr, gain_ptr, odd_ptr, slope_ptr,
+    q_ptr, k_ptr, v_ptr, given_ptr, level_ptr, total_ptr, out_ptr, gain_ptr, odd_ptr, slope_ptr,
     document_ptr, key_document_ptr, table_ptr, d_q_ptr, d_slope_ptr,
     q_b, q_h, q_step, k_b, k_h, k_step, v_b, v_h, v_step, given_b, given_h, given_step, out_b, out_h,
     out_row, out_e, slope_b, slope_h, document_b, document_h, document_row, key_document_b, key_document_h,
@@ -497,8 +495,7 @@ def out_backward_query_again(
                 near = tl.minimum(places, n_rows - 1 - t0)
                 rows = t0 + near
                 q = load_tile(q_ptr + (b * q_b + h * q_h + far(t0, q_step)) * 8, near, q_step, PADDED)
-                total = tl.load(total_ptr + far(at, n_rows) + rows)
-                delta = tl.load(delta_ptr + far(at, n_rows) + rows)
+                total, delta = load_level(level_ptr, at, rows, n_rows)
                 key_end = rows + 1
                 document_at = document_ptr + b * document_b + h * document_h
                 document = tl.load(document_at + rows.to(tl.int64) * document_row)
@@ -529,8 +526,8 @@ def out_backward_query_again(
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i", "programs"])
 def out_backward_key_again(
-    q_ptr, k_ptr, v_ptr, given_ptr, total_ptr, delta_ptr, odd_ptr, slope_ptr, document_ptr,
-    key_document_ptr, table_ptr, d_k_ptr, d_v_ptr,
+    q_ptr, k_ptr, v_ptr, given_ptr, level_ptr, odd_ptr, slope_ptr, document_ptr, key_document_ptr,
+    table_ptr, d_k_ptr, d_v_ptr,
     q_b, q_h, q_step, k_b, k_h, k_step, v_b, v_h, v_step, given_b, given_h, given_step, slope_b, slope_h,
     document_b, document_h, document_row, key_document_b, key_document_h, key_document_key, table_b,
     table_h, d_k_b, d_k_h, d_k_key, d_k_d, d_v_b, d_v_h, d_v_key, d_v_e,
@@ -578,8 +575,7 @@ def out_backward_key_again(
                         rows = r0 + near_rows
                         q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
                         dot = one_dot(k, q)
-                        total = tl.load(total_ptr + far(head, n_rows) + rows)
-                        delta = tl.load(delta_ptr + far(head, n_rows) + rows)
+                        total, delta = load_level(level_ptr, head, rows, n_rows)
                         given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
                         key_end = rows + 1
                         document = tl.load(document_at + rows.to(tl.int64) * document_row)

@@ -6,10 +6,8 @@ They are kernels of their own, launched behind the others: in these they would t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..ir import nodes as ir
-from .triton_backward import key_cotangent, place_among, store_keys, take_keys, write_cotangents
+from .triton_backward import key_cotangent, level_line, place_among, store_keys, take_keys, write_cotangents
 from .triton_forward import store_result, take_forward
 from .triton_kernels import (
     ALONE,
@@ -40,7 +38,7 @@ def forward_again(parts: Parts) -> str:
     kernel = Kernel(parts, "forward_again", about, KEY, False, ALONE)
     take_forward(kernel, "programs")
     _begin_marked(kernel, "ROWS")
-    body = _begin_queries(kernel, ["total"])
+    body = _begin_queries(kernel, "total = tl.load(total_ptr + far(at, n_rows) + rows)")
     kernel.printer.count(roots(kernel))
     kernel.add(2, "odd = tl.load(odd_ptr + marked * ROWS + places)")
     kernel.add(2, f"acc = tl.zeros(({LEAD}, CARRIED_PADDED), tl.float32)")
@@ -88,7 +86,7 @@ def query_again(parts: Parts) -> str:
     _begin_marked(kernel, "ROWS")
     dots = tuple(parts.terms.dots)
     flows = [parts.cotangents[dot] for dot in dots]
-    body = _begin_queries(kernel, ["total", "delta"])
+    body = _begin_queries(kernel, level_line("at"))
     kernel.add(2, load_line("given", "t0", "near", "h", "CARRIED_PADDED"))
     kernel.printer.count(roots(kernel, *parts.chosen.values(), *(cell for pair in flows for cell in pair)))
     for number in kernel.dots:
@@ -130,8 +128,8 @@ def key_again(parts: Parts) -> str:
     for number, q in enumerate(queries):
         kernel.add(4, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
         kernel.add(4, f"{dot_name(number)} = one_dot(k{tag(number)}, {q})")
-    for name in () if parts.scale is None else ("total", "delta"):
-        kernel.add(4, f"{name} = tl.load({name}_ptr + far(head, n_rows) + rows)")
+    if parts.scale is not None:
+        kernel.add(4, level_line("head"))
     kernel.add(4, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED"))
     write_score(kernel, 4, True, None)
     write_cotangents(kernel, 4, True, alone=True)
@@ -169,9 +167,9 @@ def _begin_marked(kernel: Kernel, step: str) -> None:
     kernel.indent = 2
 
 
-def _begin_queries(kernel: Kernel, known: Iterable[str]) -> int:
-    """Begin a tile of queries, some of them at a time, with what is `known` of each; the place in it of
-    what the loop over keys needs."""
+def _begin_queries(kernel: Kernel, known: str) -> int:
+    """Begin a tile of queries, some of them at a time, with the line that loads what is `known` of each; the place in
+    it of what the loop over keys needs."""
     _place(kernel, "n_heads", "n_rows", "ROWS")
     kernel.ranges(kernel.parts.forward, "KEYS")
     kernel.add(1, f"for lead in tl.range(0, ROWS, {LEAD}):")
@@ -179,8 +177,8 @@ def _begin_queries(kernel: Kernel, known: Iterable[str]) -> int:
     kernel.add(2, "rows = t0 + near")
     for number in kernel.dots:
         kernel.add(2, load_line(f"q{tag(number)}", "t0", "near", "h", f"PADDED{tag(number)}"))
-    for name in () if kernel.parts.scale is None else known:
-        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows)")
+    if kernel.parts.scale is not None:
+        kernel.add(2, known)
     return len(kernel.lines)
 
 

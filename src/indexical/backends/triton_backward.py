@@ -61,6 +61,16 @@ def _level(kernel: Kernel, indent: int) -> str:
     return f"(total {opposite(slant.row_sign)} {by_row} {opposite(slant.key_sign)} {by_tile}){lead}"
 
 
+def level_line(head: str) -> str:
+    """The line that loads what is known of the rows of a head."""
+    return f"total, delta = load_level(level_ptr, {head}, rows, n_rows)"
+
+
+def known_of_rows(parts: Parts, *more: str) -> list[str]:
+    """The arrays of what is known of rows, where weights are normalised, and of marks, where pairs are left out."""
+    return [*([] if parts.scale is None else ["level", *more]), *([] if parts.allowed is None else ["odd"])]
+
+
 def kept_pairs(kernel: Kernel, code: str, is_partial: bool) -> str:
     """The terms that are summed or stored for each pair of a tile, 0 for those that are not allowed: their weight is 0,
     and what it is multiplied with may be NaN."""
@@ -101,8 +111,8 @@ def key_kernel(parts: Parts) -> str:
             kernel.add(indent, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
             dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
             kernel.add(indent, f"{dot_name(number)} = {dot}")
-        for name in () if parts.scale is None else ("total", "delta"):
-            kernel.add(indent, f"{name} = tl.load({name}_ptr + far(head, n_rows) + rows)")
+        if parts.scale is not None:
+            kernel.add(indent, level_line("head"))
         if is_partial and parts.scale is not None:
             kernel.add(indent, 'total = tl.where(fresh, total, float("inf"))')
         kernel.add(indent, load_line("given", "r0", "near_rows", "h", "CARRIED_PADDED"))
@@ -180,8 +190,7 @@ def take_keys(kernel: Kernel, *more: str) -> list[Operand]:
     targets = [f"d_k{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "key", "d")]
     own += strides_of("d_v", "key", "e")
-    odd = [] if parts.allowed is None else ["odd"]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta", *odd)]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", *known_of_rows(parts))]
     named += [*pointers, *(f"{name}_ptr" for name in (*targets, "d_v")), *(f"d_{o.pointer}" for o in learned)]
     flags = ["FEW", *(f"WANT_K{tag(number)}" for number in kernel.dots), "WANT_V", *(f"WANT_{o.name}" for o in learned)]
     kernel.takes(named, own, flags, more)
@@ -239,8 +248,8 @@ def table_kernel(parts: Parts) -> str:
         kernel.add(2, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
         kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
         kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
-    for name, other in () if parts.scale is None else (("total", 'float("inf")'), ("delta", "0.0")):
-        kernel.add(2, f"{name} = tl.load({name}_ptr + far(at, n_rows) + rows, mask=there, other={other})")
+    if parts.scale is not None:
+        kernel.add(2, level_line("at"), 'total = tl.where(there, total, float("inf"))')
     kernel.add(
         2,
         load_line("given", "t0", "near", "h", "CARRIED_PADDED"),
@@ -269,8 +278,7 @@ def table_kernel(parts: Parts) -> str:
         )
     place_before(kernel, body)
     own = [*steps_of(*queries, *keys, "v", "given"), *strides]
-    marks = [] if parts.allowed is None else ["odd"]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", "total", "delta", *marks)]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", *known_of_rows(parts))]
     named += [*pointers, *(f"d_{operand.pointer}" for operand in parts.tables)]
     flags = ["FEW", *(f"WANT_{operand.name}" for operand in parts.tables), "AGAIN"]
     kernel.takes(named, own, flags, ["diagonals", "top"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..records import dataclass
 from .code import show
-from .triton_backward import kept_pairs, write_cotangents
+from .triton_backward import kept_pairs, known_of_rows, write_cotangents
 from .triton_kernels import (
     Kernel,
     Parts,
@@ -154,7 +154,7 @@ def _write_tile(kernel: Kernel) -> None:
             "if gain_ptr is not None:",
             "    gain = tl.load(gain_ptr + far(at, n_rows) + rows) * LOG2_E",
             "    delta -= gain",
-            "tl.store(delta_ptr + far(at, n_rows) + rows, delta)",
+            "store_level(level_ptr, at, rows, n_rows, total, delta)",
         )
 
 
@@ -265,9 +265,7 @@ def take_queries(kernel: Kernel, *more: str) -> tuple[list[Operand], list[Operan
     own = [*steps_of(*queries, *keys, "v", "given"), *outs, *strides]
     targets = [f"d_q{tag(number)}" for number in kernel.dots]
     own += [stride for name in targets for stride in strides_of(name, "row", "d")]
-    given = ["given", "total", "delta"] if parts.scale is None else ["given", "total", "delta", "out", "gain"]
-    odd = [] if parts.allowed is None else ["odd"]
-    named = [f"{name}_ptr" for name in (*queries, *keys, "v", *given, *odd)]
+    named = [f"{name}_ptr" for name in (*queries, *keys, "v", "given", *known_of_rows(parts, "total", "out", "gain"))]
     further = [operand for operand in parts.terms.operands if operand in (*learned, *paired)]
     named += [*pointers, *(f"{name}_ptr" for name in targets), *(f"d_{o.pointer}" for o in further)]
     if parts.striped:

@@ -8,7 +8,8 @@ import re
 HELPERS = frozenset(
     "tanh fast_tanh fast_sigmoid far load_tile store_tile tiles_of places_of sums_of no_sums within in_order behind "
     "partial_tile absorb beside zero_of zeros_of unusual one_dot absorb_one load_bank load_bank_column bank_number "
-    "store_diagonals near_place several_heads partial_sums larger smaller LOG2_E LN_2".split()
+    "level_of load_level store_level store_diagonals near_place several_heads partial_sums larger smaller LOG2_E "
+    "LN_2".split()
 )
 FEW_HELPERS = frozenset("few_rows some_keys split_of store_split paged_keys peak_of_silence".split())
 _OTHERS = (

@@ -24,7 +24,7 @@ from .triton_operands import (
     tile_width,
     with_banks,
 )
-from .triton_tables import delta_kernel, diagonals_kernel, distance_kernel, place_kernel, strips_kernel
+from .triton_tables import diagonals_kernel, distance_kernel, level_kernel, place_kernel, strips_kernel
 from .triton_tape import Tape
 
 
@@ -156,7 +156,8 @@ class Backward(NamedTuple):
         batch, heads, rows, keys = given.shape
         count, (gradient, gain) = 2 * len(given.queries) + 1, flowing
         gradient = aligned(gradient)
-        delta = tape.keep(torch.empty_like(total))
+        even = (batch, heads, tile_count(rows, 2) * 2)
+        levels = [tape.keep(total.new_empty(even, dtype=torch.int64))] if program.normalised else []
         learned = itertools.compress(zip(found[count:], needs[count:], program.levels, strict=False), program.learned)
         wanted = [Wanted(*each) for each in learned]
         of_table = [each for each in wanted if is_banked(each.level, True)]
@@ -169,7 +170,7 @@ class Backward(NamedTuple):
             (gradient, gain),
             out,
             total,
-            (*matrices, total, delta),
+            (*matrices, *levels),
             strides_in_eights(*matrices),
             (heads, rows, keys, *given.numbers),
             needs[:count],
@@ -196,7 +197,7 @@ class Backward(NamedTuple):
         if asked[0]:
             self.to_queries(by_query, next(tables))
         elif self.program.normalised:  # The kernel for queries would have made it.
-            self.make_delta()
+            self.make_levels()
         if asked[1]:
             self.to_keys(by_key, next(tables))
         if asked[2]:
@@ -204,13 +205,14 @@ class Backward(NamedTuple):
         self.to_places()
         self.tape.run()
 
-    def make_delta(self) -> None:
-        """Launch the kernel of what each weight's cotangent is reduced by."""
+    def make_levels(self) -> None:
+        """Launch the kernel of what is known of rows: their totals, and what their cotangents are reduced by."""
         _, heads, rows, _ = self.given.shape
         width, (gradient, gain) = self.given.value.shape[-1], self.flowing
         grid = (self.total.numel() // rows * tile_count(rows, 64),)
-        arguments = (self.out, gradient, self.operands[-1], gain, *all_strides(self.out, gradient), heads, rows)
-        self.tape.launch(delta_kernel, grid, arguments, (width, tile_width(width, self.out.itemsize), 64), 4, 1)
+        arguments: tuple[Any, ...] = (self.out, gradient, self.operands[-1], self.total, gain)
+        arguments += (*all_strides(self.out, gradient), heads, rows)
+        self.tape.launch(level_kernel, grid, arguments, (width, tile_width(width, self.out.itemsize), 64), 4, 1)
 
     def to_queries(self, wanted: Sequence[bool], table: tuple[tuple[Tensor, ...], list[int]]) -> None:
         """Launch the kernel for queries, and for arrays that vary with them."""
@@ -221,7 +223,8 @@ class Backward(NamedTuple):
         programs = batch * heads * tiles
         constants = (*given.constants(tiling), *wanted)
         arrays, strides = with_banks(program, given, tiling, False, tape)
-        outs, apart = ((self.out, self.flowing[1]), all_strides(self.out)) if program.normalised else ((), [])
+        outs = (self.total, self.out, self.flowing[1]) if program.normalised else ()
+        apart = all_strides(self.out) if program.normalised else []
         odd = marks(program, programs * tiling.rows, self.total, tape)
         targets = [*self.found[:count], *(each.target for each in self.of_query)]
         more: tuple[int, ...] = ()

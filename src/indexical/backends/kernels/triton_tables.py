@@ -1,18 +1,19 @@
-"""Small Triton kernels before and behind those of an attention: the sum of result times cotangent, the tiles that meet
-by labels or by a mask, and what is read from a table and summed for it. This text needs Triton and nothing else.
+"""Small Triton kernels before and behind those of an attention: what is known of rows on the way back, the tiles that
+meet by labels or by a mask, and what is read from a table and summed for it. This text needs Triton and nothing else.
 """
 
 import triton.language as tl
 
 from . import triton_jit as triton
-from .triton_tile import LOG2_E, far
+from .triton_tile import LOG2_E, far, store_level, sums_of
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def delta_kernel(  # type: ignore[no-untyped-def]
+def level_kernel(  # type: ignore[no-untyped-def]
     out_ptr,
     given_ptr,
-    delta_ptr,
+    level_ptr,
+    total_ptr,
     gain_ptr,
     out_b,
     out_h,
@@ -28,23 +29,21 @@ def delta_kernel(  # type: ignore[no-untyped-def]
     PADDED: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The sum of result times cotangent, for every query; less the cotangent of its total, a logarithm to base 2, where
-    there is one."""
+    """What is known of every query on the way back: its total, and the sum of result times cotangent, less the
+    cotangent of the total, a logarithm to base 2, where there is one."""
     tiles = tl.cdiv(n_rows, ROWS)
     at = tl.program_id(0) // tiles
     r0 = (tl.program_id(0) % tiles) * ROWS
     b, h = (at // n_heads).to(tl.int64), (at % n_heads).to(tl.int64)
-    near, columns = tl.arange(0, ROWS)[:, None], tl.arange(0, PADDED)[None, :]
-    there = (near < n_rows - r0) & (columns < WIDTH)
-    start = out_ptr + b * out_b + h * out_h + far(r0, out_row)
-    out = tl.load(start + near * out_row + columns * out_e, mask=there, other=0.0)
+    near, columns = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - r0), tl.arange(0, PADDED)[None, :]
     start = given_ptr + b * given_b + h * given_h + far(r0, given_row)
-    given = tl.load(start + near * given_row + columns * given_e, mask=there, other=0.0)
-    delta = tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
-    rows = r0 + tl.arange(0, ROWS)
+    given = tl.load(start + near[:, None] * given_row + columns * given_e, mask=columns < WIDTH, other=0.0)
+    start = out_ptr + b * out_b + h * out_h + far(r0, out_row)
+    delta = sums_of(given, start, near, out_row, out_e, WIDTH, PADDED)
+    rows = r0 + near
     if gain_ptr is not None:
-        delta -= tl.load(gain_ptr + far(at, n_rows) + rows, mask=rows < n_rows, other=0.0) * LOG2_E
-    tl.store(delta_ptr + far(at, n_rows) + rows, delta, mask=rows < n_rows)
+        delta -= tl.load(gain_ptr + far(at, n_rows) + rows) * LOG2_E
+    store_level(level_ptr, at, rows, n_rows, tl.load(total_ptr + far(at, n_rows) + rows), delta)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -104,6 +104,35 @@ def sums_of(given, start, near, row_stride, column_stride, WIDTH: tl.constexpr, 
     return tl.sum(out.to(tl.float32) * given.to(tl.float32), 1)
 
 
+@triton.jit
+def level_of(level_ptr, head, rows, n_rows):  # type: ignore[no-untyped-def]
+    """Where the level of some rows lies: 64 bits a row, from a multiple of 16 bytes on for every head."""
+    return level_ptr + far(head, tl.cdiv(n_rows, 2)) * 2 + rows
+
+
+@triton.jit
+def store_level(level_ptr, head, rows, n_rows, total, delta):  # type: ignore[no-untyped-def]
+    """Write the level of some rows: their total, and behind it what their cotangents are reduced by."""
+    low = total.to(tl.uint32, bitcast=True).to(tl.int64)
+    both = (delta.to(tl.int32, bitcast=True).to(tl.int64) << 32) | low
+    tl.store(level_of(level_ptr, head, rows, n_rows), both)
+
+
+@triton.jit
+def load_level(level_ptr, head, rows, n_rows):  # type: ignore[no-untyped-def]
+    """The total of some rows, and what their cotangents are reduced by. Where there are fewer rows than threads, each
+    thread loads all that it needs itself: then both at once."""
+    start = level_of(level_ptr, head, rows, n_rows)
+    if rows.shape[0] < 128:
+        both = tl.load(start)
+        total = both.to(tl.int32).to(tl.float32, bitcast=True)
+        delta = (both >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    else:
+        halves = start.to(tl.pointer_type(tl.float32))
+        total, delta = tl.load(halves), tl.load(halves + 1)
+    return total, delta
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def bank_number(row, key, n_keys, ROWS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def]
     """The tile of a bank for the queries from `row` on and the keys from `key` on: it depends on their distance."""
