@@ -122,7 +122,8 @@ def key_kernel(parts: Parts) -> str:
             write_score(kernel, indent, is_partial and parts.allowed is not None, None)
         write_cotangents(kernel, indent, is_partial)
         for number, expr in enumerate(dots):
-            code = key_cotangent(kernel, indent, expr)
+            is_open = parts.cotangents[expr][0].is_open
+            code = kept_pairs(kernel, key_cotangent(kernel, indent, expr), is_partial and is_open)
             q, name = queries[number], f"d_k{tag(number)}"
             kernel.add(indent, f"if WANT_K{tag(number)}:")
             dot = f'tl.dot({in_brackets(code)}.to({q}.dtype), {q}, {name}, input_precision="ieee")'
@@ -260,7 +261,7 @@ def table_kernel(parts: Parts) -> str:
     for operand, (cell, _) in zip(parts.tables, wanted, strict=True):
         kernel.add(2, f"if WANT_{operand.name}:")
         code = kernel.written(3, cell)
-        more = "" if parts.allowed is None else f" if AGAIN else {code}"
+        more = "" if parts.allowed is None or cell.is_open else f" if AGAIN else {code}"
         kernel.add(3, f"d_{operand.name} += tl.where(allowed & there[:, None], {code}, 0.0){more}")
     if parts.allowed is not None:
         odd = " + ".join(f"zero_of(d_{operand.name})" for operand in parts.tables)

@@ -119,7 +119,8 @@ def query_kernel(parts: Parts) -> str:
         if summed.halved:
             summed.add_mean(kernel, indent, is_partial)
         for number, expr in enumerate(parts.terms.dots):
-            code = kernel.written(indent, parts.cotangents[expr][0])
+            cell, _ = parts.cotangents[expr]
+            code = kept_pairs(kernel, kernel.written(indent, cell), is_partial and cell.is_open)
             k, name = keys[number], f"d_q{tag(number)}"
             kernel.add(indent, f"if WANT_Q{tag(number)}:")
             dot = f'tl.dot({in_brackets(code)}.to({k}.dtype), {k}, {name}, input_precision="ieee")'
@@ -222,7 +223,8 @@ def _shifted(parts: Parts, operand: Operand) -> tuple[list[Cell], str, Cell] | N
     total has a cotangent, too. None where it is not so, or where weights are shared with a sink."""
     cells = []
     for flow in parts.halves if parts.sinking is None else ():
-        seed, *others = flow[operand.expr][0].parts or (None,)
+        product = flow[operand.expr][0]
+        seed, *others = product.parts if product.sign == "*" else (None,)
         if seed is None or not seed.plain or len(others) != 1 or others[0] not in parts.terms.distances:
             return None
         row, key = others[0].parts
@@ -234,7 +236,7 @@ def _is_finite(cell: Cell) -> bool:
     """Whether a value is finite at every pair of a tile where it is at one that is allowed: it is made of places, of
     numbers of the program, and of weights, with or without what they gained, which are 0 at all other pairs unless the
     whole row is not finite."""
-    if cell.operand is not None:
+    if cell.operand is not None or cell.is_open:
         return not cell.axes
     if cell.parts:
         return all(map(_is_finite, cell.parts))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from ..ir import build
@@ -51,7 +52,9 @@ D_SINK = "d_sink'"
 
 @dataclass(eq=False)
 class Cell:
-    """A value of a tile: its axes, and its code from that of its parts. A `plain` one is a name or a number."""
+    """A value of a tile: its axes, and its code from that of its parts, which stand side by side with a `sign` between
+    them where it has one. A `plain` one is a name or a number. An `open` one may be NaN or infinite where its parts are
+    finite, as the square root of a distance is at keys that are ahead."""
 
     axes: frozenset[Axis]
     kind: Kind
@@ -60,6 +63,13 @@ class Cell:
     label: str = ""
     plain: bool = False
     operand: Operand | None = None
+    sign: str = ""
+    open: bool = False
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether it, or what it is made of for each query, key or pair, is so."""
+        return bool(self.axes) and (self.open or any(part.is_open for part in self.parts))
 
     @property
     def name(self) -> str:
@@ -248,7 +258,9 @@ class Terms:
             case "**":
                 assert isinstance(arguments[1], ir.Const)
                 times = int(arguments[1].value)
-                return self._unary(lambda x: chain("*", [x] * times), self._named(cells[0]), kind)
+                base = self._named(cells[0])
+                # Places have 31 bits, and reals 127 before the point.
+                return Cell(base.axes, kind, lambda x: chain("*", [x] * times), (base,), open=times > 4)
         if op.startswith("as "):
             return cells[0]
         return self._function(op, cells, kind)
@@ -267,7 +279,8 @@ class Terms:
             return result
         if spelling.count("{0}") > 1:
             cells = (self._named(cells[0]), *cells[1:])
-        return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells, _about(op, *cells))
+        label, is_open = _about(op, *cells), not row.finite
+        return Cell(_joint(cells), kind, lambda *codes: spelled(spelling, *codes), cells, label, open=is_open)
 
     def _named(self, cell: Cell) -> Cell:
         """The cell, which is used several times and so has a name."""
@@ -303,7 +316,8 @@ class Terms:
 
     def joined(self, op: str, cells: tuple[Cell, ...], kind: Kind, label: str = "") -> Cell:
         """Cells side by side with a sign between them."""
-        return Cell(_joint(cells), kind, lambda *codes: chain(op, list(codes)), cells, label)
+        by_zero = op == "/" and bool(cells[1].axes)
+        return Cell(_joint(cells), kind, lambda *codes: chain(op, list(codes)), cells, label, sign=op, open=by_zero)
 
     def label(self, expr: ir.Expr, label: str) -> None:
         """Say what a value is called, unless it is a name or called something already."""

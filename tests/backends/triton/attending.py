@@ -111,6 +111,15 @@ VARIANTS = {
     "curved slopes": Variant(
         attention("j <= i", f"{DOT} + log_sigmoid(slope[h] * (i - j) / 9.0)", ", slope[h]"), "", sizes={"h": 2}
     ),
+    "poles at keys ahead": Variant(
+        attention(
+            "j <= i",
+            f"{DOT} / sqrt(i - j + 1) + (slope[h] + bias[h, i - j]) / (i - j + 1) + gain[h] * log(i - j + 1)",
+            ", slope[h], gain[h], bias[h, r]",
+        ),
+        "",
+    ),
+    "divided by a distance": Variant(attention("j <= i", f"{DOT} + slope[h] / (i - j + 1)", ", slope[h]"), ""),
     "rising with keys": Variant(
         attention("i - 9 < j", f"-(slope[b] * (i - j) - {DOT}) + (j - i + size(j)) / 50.0", ", slope[b]"), ""
     ),

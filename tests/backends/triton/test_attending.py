@@ -15,7 +15,7 @@ MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
-        *("branches, odd", "curved slopes", "numbers compared"),
+        *("branches, odd", "curved slopes", "numbers compared", "poles at keys ahead", "divided by a distance"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],
