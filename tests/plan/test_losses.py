@@ -38,6 +38,7 @@ SPELLINGS = {
     "less the largest, twice": """
         let top[b, i] = max[c](x[b, i, c]);
         let loss[i, b] = log(sum[k in 0..size(c)](exp(x[b, i, k] - top[b, i]))) - (x[b, i, t[b, i]] - top[b, i]);""",
+    "less another": "let loss[b, i] = g[0] + log(sum[c](exp(x[b, i, c] - g[0]))) - x[b, i, t[b, i]];",
     "shifted by name": """
         let y[b, i, c] = x[b, i, c] * 2 - g[c];
         let loss = sum[b, i](log(sum[c](exp(y[b, i, c]))) - y[b, i, t[b, i]]);""",
@@ -64,7 +65,6 @@ OTHERS = {
         let loss = mean[b, i](log(sum[k in 0..3](exp(x[b, i, k]))) - x[b, i, t[b, i]]);""",
     "guarded classes by hand": """
         let loss[b, i] = log(sum[c](exp(x[b, i, c]) where c < 4)) - x[b, i, t[b, i]];""",
-    "less another": "let loss[b, i] = g[0] + log(sum[c](exp(x[b, i, c] - g[0]))) - x[b, i, t[b, i]];",
     "of other logits": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - g[t[b, i]];",
     "scaled": "let loss[b, i] = log(sum[c](exp(2 * x[b, i, c]))) - x[b, i, t[b, i]];",
     "weighed": "let loss[b, i] = log(sum[c](g[c] ** 2 * exp(x[b, i, c]))) - x[b, i, t[b, i]];",

@@ -58,7 +58,7 @@ def lowered(plan: Plan, arguments: Mapping[str, Argument]) -> Lowering:
     for order in program.order:
         definitions.run(low, order, needed)
     asserting(low)
-    returning(low, plan.wanted)
+    returning(low, plan)
     return low
 
 
@@ -154,9 +154,9 @@ def _assert(low: Lowering, condition: ir.Expr, message: str) -> None:
     low.text.refuse(test, "IX506", message)
 
 
-def returning(low: Lowering, wanted: tuple[str, ...]) -> None:
+def returning(low: Lowering, plan: Plan) -> None:
     results: list[Node] = []
-    for name in wanted:
+    for name in plan.wanted:
         let = low.lets[name]
         stored = low.stored[name]
         result: Node = Name(stored.variable)
@@ -166,8 +166,19 @@ def returning(low: Lowering, wanted: tuple[str, ...]) -> None:
             result = low.text.dialect.scalar(result)
         if any(axis.coordinate.rest for axis in let.axes):
             result = method(result, "reshape", tuple(_lengths(low, axis) for axis in let.axes))
-        results.append(result)
+        results.append(with_zeros(low, name, result, plan.cancelled.get(name, ())))
     low.text.give(*results)
+
+
+def with_zeros(low: Lowering, name: str, result: Node, cancelled: Iterable[str]) -> Node:
+    """A result in which some inputs cancel, for a library that knows gradients of what is read alone."""
+    arrays = {one: low.stored[one].variable for one in cancelled if low.stored[one].dtype is not None}
+    if not arrays or "with_zeros" not in low.text.dialect.helpers:
+        return result
+    low.text.subject = name
+    for one in arrays:
+        low.tell(f"`{one}` cancels and is not read: its gradient is 0")
+    return call(low.text.helper("with_zeros"), result, *map(Name, arrays.values()))
 
 
 def _lengths(low: Lowering, axis: ir.Axis) -> Node:

@@ -35,6 +35,14 @@ def learns(*arrays):
             return True
     return False
 ''',
+    "with_zeros": '''
+def with_zeros(result, *arrays):
+    """A result in which arrays cancel. It is made of none of their numbers, so that their gradients are zeros."""
+    for array in arrays:
+        if learns(array):
+            result = result + torch.atleast_1d(array)[:0].sum().to(result.dtype)
+    return result
+''',
     "add_scaled": '''
 def add_scaled(x, y, factor, sign=1):
     """x + sign * y * factor in 16 bits, rounded once; so is the gradient of a factor, a sum where it is repeated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
 from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
-from ..ir.needs import asserted, reached, read_in
+from ..ir.needs import read_in
 from ..ir.types import SHORT, Coordinate, Dtype
 from ..ir.walk import reads_of
 from .blocks import cut
@@ -30,6 +30,7 @@ from .norms import Norm, find_norm
 from .places import by_places
 from .puts import find_put
 from .queries import is_asked, is_of, take_in
+from .reading import Reading, cancelled, covered, handed, needed_by, read_by_kernels
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -106,17 +107,17 @@ def choose(
         refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
     if TRITON in target.kernels and device == "cuda" and not isolate:
         found = _asking(found, wanted, dtypes, target, totals)
-    needed = needed_by(found.program, wanted, _reading(found.attentions, derived, totals))
+    needed = needed_by(found.program, wanted, read_by_kernels(found.attentions, derived, totals))
     found, uncontracted = _contracted(found, needed, dtypes)
     fused = found.attentions
     program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
     chosen: dict[str, Chosen] = {}
     if not isolate and GROUPED in target.kernels:
-        needed = needed_by(program, wanted, _reading(fused, derived, totals))
+        needed = needed_by(program, wanted, read_by_kernels(fused, derived, totals))
         program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
         refusals = {**ungrouped, **refusals}
     carried: dict[str, Chunks] = {}
-    reading = _reading(fused, derived, totals)
+    reading = read_by_kernels(fused, derived, totals)
     if not isolate and CHUNKS in target.kernels:
         program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted)
         refusals = {**uncarried, **refusals}
@@ -140,7 +141,7 @@ def choose(
     kernels = {step.definition: step for step in reversed(together)}
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     for name, chunks in carried.items():
-        covers = _covered((name,), lets, needed)
+        covers = covered((name,), lets, needed)
         chunks = by_chunk_kernels(chunks, target, device, types[name])
         kernels[name] = Step(name, CHUNKS, chunk_words(chunks), covers=covers, chunks=chunks)
     library = [
@@ -159,9 +160,9 @@ def choose(
         library = [_decoding(step, {step.definition: types[step.definition]}) for step in library]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
-        covers = _covered((step.definition, *step.beside), written, needed)
+        covers = covered((step.definition, *step.beside), written, needed)
         kernels[step.definition] = replace(step, covers=covers, refusals=more)
-    arranged = arranged.with_all_steps(_handed(library))
+    arranged = arranged.with_all_steps(handed(library))
     steps = tuple(
         kernels[name] if name in kernels else step_of(name, arranged, (refusals[name],) if name in refusals else ())
         for name in lets
@@ -173,7 +174,8 @@ def choose(
     asked = needed_by(original, wanted, {})
     unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
     same = agreed(original)
-    return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
+    gone = cancelled(original, program, wanted, reading)
+    return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, gone, recompute, same)
 
 
 def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal], target: Target) -> Recognized:
@@ -238,7 +240,7 @@ def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None
 def _losses(
     program: ir.Program,
     wanted: tuple[str, ...],
-    reading: Mapping[str, tuple[ir.Expr, ...]],
+    reading: Reading,
     dtypes: Mapping[str, Dtype],
 ) -> dict[str, CrossEntropy]:
     """The cross-entropies of a program, other than those whose sums over all classes are built in any case. The
@@ -254,36 +256,6 @@ def _losses(
             break
         losses = kept
     return losses
-
-
-def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Mapping[str, tuple[ir.Expr, ...]]) -> set[str]:
-    """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
-    computes, only what it is `reading`."""
-    lets = program.definitions
-
-    def step(name: str) -> list[str]:
-        if name not in reading:
-            return [read.tensor for read in reads_of(lets[name])] if name in lets else []
-        return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
-
-    return lets.keys() & reached((*wanted, *asserted(program)), step)
-
-
-def _handed(steps: Iterable[Step]) -> set[str]:
-    """The tensors that are handed as arrays to kernels which compute scores by themselves."""
-    scored = [step.attend.attention for step in steps if step.attend is not None and step.kernel != FUSED]
-    return set(read_in(*(part for one in scored for part in (one.score, *one.guard))))
-
-
-def _covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:
-    """The definitions that a kernel computes on the way, in the order of the text."""
-
-    def step(name: str) -> list[str]:
-        reads = [read.tensor for read in reads_of(lets[name])] if name in lets else []
-        return [tensor for tensor in reads if tensor not in needed]
-
-    found = set(reached(names, step)).difference(names)
-    return tuple(name for name in lets if name in found)
 
 
 def _derived(
@@ -328,24 +300,11 @@ class _Describer:
         return reason or (step, let)
 
 
-def _reading(
-    fused: Mapping[str, Attention], derived: Derived, totals: Totals
-) -> dict[str, tuple[ir.Expr, ...]]:
-    """Return, for each definition that a kernel computes, the expressions that the kernel evaluates."""
-    reading = {name: parts(attention) for name, attention in fused.items()}
-    for owner, beside in totals.items():
-        reading |= {name: reading[owner] for name, _ in beside}
-    for gradient in derived.gradients:
-        read = (*parts(gradient.attend.attention), gradient.arriving)
-        reading |= dict.fromkeys(gradient.definitions, read)
-    return reading
-
-
 def _cut(
     program: ir.Program,
     wanted: tuple[str, ...],
     starts: tuple[str | Gathering, ...],
-    reading: Mapping[str, tuple[ir.Expr, ...]],
+    reading: Reading,
     refusals: dict[str, Refusal],
 ) -> tuple[ir.Program, list[Block]]:
     """The program, and what of it is computed for some rows after the other."""
@@ -389,7 +348,7 @@ def _together(
         own = {name for name in gradient.definitions if name in place and name in needed}
         names = sorted(own, key=place.__getitem__)
         if names:
-            covers = _covered(tuple(names), lets, needed)
+            covers = covered(tuple(names), lets, needed)
             words = ("where this is to be differentiated again: by arrays",)
             step = Step(names[0], f"the backward of {gradient.kernel}", (*words, *gradient.words), gradient.refusals)
             beside = tuple(names[1:])
@@ -403,22 +362,15 @@ def _together(
     return steps
 
 
-def parts(attention: Attention) -> tuple[ir.Expr, ...]:
-    """Everything that a kernel for an attention evaluates."""
-    key = attention.key
-    sink = () if attention.sink is None else (attention.sink,)
-    return (key.lower, key.upper, attention.score, *attention.guard, attention.value, *sink)
-
-
 def _with_totals(
     found: Recognized, wanted: tuple[str, ...], derived: Derived, dtypes: Mapping[str, Dtype]
 ) -> tuple[Recognized, Totals]:
     """The attentions and the logarithms of totals, and those that an attention computes beside its result."""
 
     def needed(program: ir.Program, attentions: Mapping[str, Attention]) -> set[str]:
-        return needed_by(program, wanted, _reading(attentions, derived, {}))
+        return needed_by(program, wanted, read_by_kernels(attentions, derived, {}))
 
-    losses = _losses(found.program, wanted, _reading(found.attentions, derived, {}), dtypes)
+    losses = _losses(found.program, wanted, read_by_kernels(found.attentions, derived, {}), dtypes)
     spared = {*derived.left, *losses, *(name for loss in losses.values() for name in loss.totals)}
     found = find_totals(found, wanted, spared, needed)
     return beside_attentions(found, needed(found.program, found.attentions))

@@ -129,9 +129,7 @@ def _at_class(
     if logits.type.coordinates != bound.keys() | {classes.coordinate} or not _is_all(logits, classes, algebra):
         return None
     read = next((part.tensor for part in walk(logarithm) if isinstance(part, ir.Read) and target in part.indices), "")
-    spared = _read_through(reads_of(let), lets) - _read_through((*walk(logits), *walk(target)), lets)
-    if not spared <= lets.keys():  # Something cancels out, which has a gradient of 0.
-        return None
+    spared = lets.keys() & _read_through(reads_of(let), lets) - _read_through((*walk(logits), *walk(target)), lets)
     totals = {name for name in spared if any(_is_total(p) for clause in lets[name].clauses for p in walk(clause.body))}
     return CrossEntropy(logits, classes, target, rows, reduction, read or let.name, frozenset(totals))
 
