@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.functions import operation
+from ..ir.algebra.safety import is_open
+from ..ir.conditions import negated
 from ..ir.walk import rebuild, walk
 from ..transform.slopes import partials
 from . import arrays, binding, indexing
@@ -23,11 +25,11 @@ class Undifferentiable(Exception):
 
 
 class Adjoint:
-    """Emits what is added to `gradients[n]`, for the arrays of these names. Where its `guard` fails that is 0, whatever
-    slopes are there."""
+    """Emits what is added to `gradients[n]`, for the arrays of these names. Where one of the `guards` fails that is 0,
+    whatever slopes are there."""
 
-    def __init__(self, low: Lowering, names: list[str], guard: ir.Expr | None = None) -> None:
-        self.low, self.names, self.guard = low, names, guard
+    def __init__(self, low: Lowering, names: list[str], guards: Sequence[ir.Expr] = ()) -> None:
+        self.low, self.names, self.guards = low, names, tuple(guards)
         self.made: dict[str, tuple[ir.Expr, ir.Expr]] = {}
 
     def forward(self, expr: ir.Expr, scope: Scope, needed: bool = False) -> ir.Expr:
@@ -77,8 +79,12 @@ class Adjoint:
                         self.flow(argument, self.times(gradient, partial), scope)
             case ir.Select(condition, then, otherwise):
                 zero = build.real(Fraction(0), expr.span)
+                around = self.guards
+                self.guards = (*around, condition)
                 self.flow(then, build.select(condition, gradient, zero, expr.span), scope)
+                self.guards = (*around, negated(condition))
                 self.flow(otherwise, build.select(condition, zero, gradient, expr.span), scope)
+                self.guards = around
             case ir.Reduce("sum", ranges, body, guard):
                 gradient = self.named(gradient, scope)
                 inner = binding.bind(self.low, ranges, scope)
@@ -105,12 +111,14 @@ class Adjoint:
                 self.flow(argument, self.times(gradient, _replaced(partial, inner, read)), scope)
 
     def times(self, gradient: ir.Expr, partial: ir.Expr) -> ir.Expr:
-        """A cotangent times a slope; 0 where the guard fails, if the slope may be infinite there."""
+        """A cotangent times a slope; 0 where a guard fails, if the slope may be infinite there."""
         product = _times(gradient, partial)
-        pair = frozenset() if self.guard is None else self.guard.type.coordinates
-        if self.guard is None or not pair <= partial.type.coordinates or not self.may_be_infinite(partial):
+        by_place = any(is_open(part) and not any(isinstance(p, ir.Read) for p in walk(part)) for part in walk(partial))
+        asked = [fact for fact in self.guards if by_place or fact.type.coordinates <= partial.type.coordinates]
+        guard = build.conjunction(asked)
+        if guard is None or not self.may_be_infinite(partial):
             return product
-        return build.select(self.guard, product, build.real(Fraction(0), product.span), product.span)
+        return build.select(guard, product, build.real(Fraction(0), product.span), product.span)
 
     def may_be_infinite(self, expr: ir.Expr) -> bool:
         """Whether something in an expression may be infinite for finite arguments: an exponential, a quotient."""
@@ -119,12 +127,7 @@ class Adjoint:
                 case ir.Read(tensor) if tensor in self.made:
                     if self.may_be_infinite(self.made[tensor][0]):
                         return True
-                case ir.Map("/", (_, divisor)):
-                    if divisor.type.coordinates:
-                        return True
-                case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 0:
-                    pass
-                case ir.Map(op) if part.type.coordinates and not operation(op).finite:
+                case _ if is_open(part):
                     return True
         return False
 

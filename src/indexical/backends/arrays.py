@@ -262,12 +262,12 @@ def somewhere(mask: Value) -> Node:
     return method(mask.code, "any")
 
 
-def kept_points(low: Lowering, own: set[Coordinate], closely: bool, scope: Scope) -> Value | None:
-    """The mask of the points of these coordinates that guards keep. A condition that has others as well is left
-    out, unless `closely`: then a point is kept if the condition holds at some point of the others."""
-    found = holding(low, low.prover.projected(scope, own, opaque=False) if closely else scope, own)[1]
+def kept_points(low: Lowering, own: set[Coordinate], scope: Scope) -> Value | None:
+    """The mask of the points of these coordinates that guards keep: of a condition that has others as well, those at
+    which it holds for some point of the others."""
+    found = holding(low, low.prover.projected(scope, own, opaque=False), own)[1]
     masks = [mask for mask in found if own.issuperset(mask.axes)]
-    wider = [mask for mask in found if closely and own & set(mask.axes) and not own.issuperset(mask.axes)]
+    wider = [mask for mask in found if own & set(mask.axes) and not own.issuperset(mask.axes)]
     if wider:
         whole = conjunction(low, wider, scope)
         assert whole is not None
@@ -278,8 +278,9 @@ def kept_points(low: Lowering, own: set[Coordinate], closely: bool, scope: Scope
 
 
 def _adds_up(product: Value) -> bool:
-    """Whether the library has one call for this product and what is added to it: of matrices it takes no stacks."""
-    if product.product is None:
+    """Whether the library has one call for this product and what is added to it: of matrices it takes no stacks, and
+    of what is summed over all axes none."""
+    if product.product is None or not product.axes:
         return False
     sign, left, right = product.product
     return sign == "*" or (sign == "@" and max(len(left.axes), len(right.axes)) == 2)
@@ -288,6 +289,8 @@ def _adds_up(product: Value) -> bool:
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:
     """Whether a product of two matrices and what is added to each row of it are one call of the library."""
     if product.product is None or product.product[0] != "@" or product.axes != axes or product.dtype != other.dtype:
+        return False
+    if not axes:  # All is summed: no rows are left.
         return False
     _, left, right = product.product
     return len(left.axes) == len(right.axes) == 2 and other.axes == axes[-1:]

@@ -51,7 +51,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
 
 def may_become_infinite(low: Lowering, factor: Factor) -> bool:
     """Whether a factor may be infinite where all that it is made of is finite."""
-    return factor.inverse or may_be_nonfinite(factor.expr) or removal.may_be_infinite(low, factor.expr)
+    return factor.inverse or may_be_nonfinite(low, factor.expr) or removal.may_be_infinite(low, factor.expr)
 
 
 def repeated(low: Lowering, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import nodes as ir
+from ..ir.algebra.safety import is_open
 from ..ir.functions import operation
 from ..ir.types import Dtype
 from ..ir.walk import walk
@@ -79,14 +80,20 @@ def apply(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     return without_removed(low, expr, found, scope) if op in ("*", "/") and may_survive_removal(low, expr) else found
 
 
+# Their slopes are the same everywhere.
+_LINEAR = ("+", "-", "neg")
+
+
 def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:
     """The operands of a function that has a pole, or of one that may get an infinity. Where guards remove the
-    point, another number is put in its place: its gradient would be NaN, for PyTorch multiplies it with 0."""
+    point, here or wherever the definition is read, another number is put in its place: its gradient would be NaN, for
+    PyTorch multiplies it with 0."""
+    for fact in low.asked.get(low.text.subject, ()):
+        scope = scope.where(fact)
     if not scope.conditions():
         return values
-    for at, stand_in in poles(low, expr):
-        closely = stand_in == 0 or low.isolate
-        kept = None if values[at].python else arrays.kept_points(low, set(values[at].axes), closely, scope)
+    for at, stand_in in poles(low, expr, scope):
+        kept = None if values[at].python else arrays.kept_points(low, set(values[at].axes), scope)
         if kept is not None:
             low.guarded += 1
             other = plain(stand_in, "real")
@@ -95,16 +102,52 @@ def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope
     return values
 
 
-def poles(low: Lowering, expr: ir.Map) -> Iterator[tuple[int, int]]:
-    """Yield the operands not to evaluate where guards remove the point, each with a harmless number for it."""
-    row = operation(expr.op)
+def poles(low: Lowering, expr: ir.Map, scope: Scope) -> Iterator[tuple[int, int]]:
+    """Yield the operands not to evaluate where guards remove the point, each with a harmless number for it: those by
+    which the slope has a pole, and factors that are not finite there, for they are the slopes of others."""
+    row, product = operation(expr.op), expr.op in ("*", "/")
     for at, argument in enumerate(expr.arguments):
-        others = [other for n, other in enumerate(expr.arguments) if n != at]
-        handed = not row.settled or (expr.op in ("*", "/") and any(map(_is_learned, others)))
-        if at in row.steep and _is_learned(argument):
+        beside = any(_is_learned(other) for n, other in enumerate(expr.arguments) if n != at)
+        read = beside if product else expr.op not in _LINEAR and _is_learned(argument)
+        infinite = ((product and beside) or not row.settled) and removal.may_be_infinite(low, argument)
+        if at in row.steep and (_is_learned(argument) or (beside and _may_be_zero(low, argument, scope))):
             yield at, 1
-        elif handed and removal.may_be_infinite(low, argument):
+        elif infinite or (read and may_be_undefined(low, argument)):  # Slopes read it.
             yield at, 0
+
+
+def _may_be_zero(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
+    """Whether a number may be less than 1 at points that a guard removed, as far as ranges tell."""
+    if isinstance(expr, ir.Const):
+        return expr.value < 1
+    return expr.type.kind != "whole" or not low.prover.entails(scope.box, low.prover.polynomial(expr) - 1)
+
+
+def may_be_undefined(low: Lowering, expr: ir.Expr) -> bool:
+    """Whether this may be NaN or infinite at points that a guard removed: the logarithm of a distance, say. It is not
+    where another number stands in for what it is made of there."""
+    match expr:
+        case ir.Read(tensor) if tensor in low.lets:
+            if tensor not in low.undefined:
+                low.undefined[tensor] = False
+                bodies = [clause.body for clause in low.lets[tensor].clauses if clause.guard is None]
+                low.undefined[tensor] = any(may_be_undefined(low, body) for body in bodies)
+            return low.undefined[tensor]
+        case ir.Map(op, arguments):
+            if not _is_learned(expr):
+                return any(map(is_open, walk(expr)))
+            if op in ("*", "/"):
+                left, right = arguments
+                pairs = ((left, right), (right, left))
+                return any(not _is_learned(other) and may_be_undefined(low, factor) for factor, other in pairs)
+            own = [argument for argument in arguments if op in _LINEAR or not _is_learned(argument)]
+            return any(may_be_undefined(low, argument) for argument in own)
+        case ir.Select(_, then, otherwise):
+            return may_be_undefined(low, then) or may_be_undefined(low, otherwise)
+        case ir.Reduce("sum" | "mean", body=body, guard=None):
+            return may_be_undefined(low, body)
+        case _:
+            return False
 
 
 def may_survive_removal(low: Lowering, expr: ir.Map) -> bool:
@@ -116,7 +159,7 @@ def may_survive_removal(low: Lowering, expr: ir.Map) -> bool:
     if expr.op == "/":
         return not _is_counted(right, 1) and removal.may_be_removed(low, left)
     pairs = ((left, right), (right, left))
-    return any(may_be_nonfinite(other) and removal.may_be_removed(low, factor) for factor, other in pairs)
+    return any(may_be_nonfinite(low, other) and removal.may_be_removed(low, factor) for factor, other in pairs)
 
 
 def without_removed(low: Lowering, expr: ir.Map, value: Value, scope: Scope) -> Value:
@@ -248,9 +291,10 @@ def _is_never_negative_zero(expr: ir.Expr) -> bool:
     )
 
 
-def may_be_nonfinite(expr: ir.Expr) -> bool:
-    """Whether an expression, as it stands, may make an infinity or NaN out of finite numbers."""
-    return any(part.type.kind == "real" and _makes_infinities(part) for part in walk(expr))
+def may_be_nonfinite(low: Lowering, expr: ir.Expr) -> bool:
+    """Whether an expression may make an infinity or NaN out of finite numbers, or read one from where no guard is."""
+    reals = [part for part in walk(expr) if part.type.kind == "real"]
+    return any(_makes_infinities(part) or (isinstance(part, ir.Read) and may_be_undefined(low, part)) for part in reals)
 
 
 def _makes_infinities(expr: ir.Expr) -> bool:

@@ -99,7 +99,7 @@ def zero_where_removed(low: Lowering, values: list[Value], scope: Scope) -> list
         return values
     result = []
     for value in values:
-        kept = None if value.python else arrays.kept_points(low, set(value.axes), True, scope)
+        kept = None if value.python else arrays.kept_points(low, set(value.axes), scope)
         if kept is not None:
             low.guarded += 1
             value = low.text.keep(arrays.where(low, kept, value, plain(0), scope, value.dtype), low.label)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import TypeAlias
@@ -94,6 +94,8 @@ class Lowering:
     hoisted: dict[object, Value] = field(default_factory=dict)
     removable: dict[str, bool] = field(default_factory=dict)
     infinite: dict[str, Sides] = field(default_factory=dict)
+    undefined: dict[str, bool] = field(default_factory=dict)
+    asked: Mapping[str, Sequence[ir.Expr]] = field(default_factory=dict)
     naming: bool = True
     in_guard: bool = False
     notes: dict[str, dict[Note, None]] = field(default_factory=dict)

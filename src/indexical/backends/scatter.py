@@ -200,7 +200,7 @@ def set_aside(low: Lowering, expr: ir.Reduce, scatter: Scatter) -> tuple[ir.Redu
 
 def is_apart(low: Lowering, factor: Factor, bound: frozenset[Coordinate], targets: tuple[Coordinate, ...]) -> bool:
     over = factor.expr.type.coordinates
-    tame = not (factor.inverse or may_be_nonfinite(factor.expr) or removal.may_be_removed(low, factor.expr))
+    tame = not (factor.inverse or may_be_nonfinite(low, factor.expr) or removal.may_be_removed(low, factor.expr))
     return tame and not over & bound and not over.isdisjoint(targets)
 
 

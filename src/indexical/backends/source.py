@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module, resources
 
 from ..ir import nodes as ir
+from ..ir.asked import asked_where
 from ..plan.steps import Plan
 from ..plan.target import TRITON
 from ..records import dataclass
@@ -52,6 +53,7 @@ def lowered(plan: Plan, arguments: Mapping[str, Argument]) -> Lowering:
     )
     low.prover.agreed = plan.agreed
     low.handed_out = frozenset(plan.wanted)
+    low.asked = asked_where(program, plan.wanted) if text.dialect.differentiates else {}
     low.recurrences = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
     needed = set(steps)
     taking(low, arguments)

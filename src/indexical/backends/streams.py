@@ -55,9 +55,9 @@ class Stream(Tile):
 
     def opening(self, used: set[str]) -> Text:
         opening = Text(self.outer.text.dialect)
-        if self.row is not None and "r0" in used:
+        if self.row is not None and used & {"r0", "r1"}:
             opening.unpack(["r0", "r1"], "rows")
-        if "k0" in used:
+        if used & {"k0", "k1"}:
             ends = (self.key_at(fill("keys[0]")), self.key_at(fill("keys[1]")))
             opening.unpack(["k0", "k1"], "keys" if self.first == ZERO else ends)
         return opening
@@ -150,13 +150,10 @@ class Stream(Tile):
         name = self.outer.text.fresh(f"{self.let.name}_allowed")
         return self.function(name, "A mask of the keys that the rows attend to.", low.text)
 
-    def removed(self, low: Lowering, scope: Scope) -> ir.Expr | None:
-        """The guard of weights: at pairs that it removes a slope may be infinite, and 0 times it is not 0."""
-        if not self.free or not self.attend.attention.guard:
-            return None
-        guard = build.conjunction(self.attend.attention.guard)
-        assert guard is not None
-        return renamed_apart(guard, {c.name for c in scope.places})
+    def guards(self, scope: Scope) -> list[ir.Expr]:
+        """The guards of weights: at pairs that they remove a slope may be infinite, and 0 times it is not 0."""
+        taken = {c.name for c in scope.places}
+        return [renamed_apart(fact, taken) for fact in self.attend.attention.guard]
 
     def way_back(self) -> Function:
         low, scope = self.begin()
@@ -170,7 +167,7 @@ class Stream(Tile):
             low.text.assign("d_score", fill("d_score[..., 0, :]"))
         try:
             inside = self.kept(scope)
-            adjoint = Adjoint(low, self.names, self.removed(low, scope))
+            adjoint = Adjoint(low, self.names, self.guards(scope))
             score = self.scaled(score, low, inside, adjoint.made)
             score = adjoint.forward(score, inside, self.free)
             adjoint.flow(score, pretend(low, arriving, self.let.span), inside)

@@ -108,7 +108,7 @@ class Tile:
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
         low = Lowering(text, outer.program, outer.rules, dtypes=outer.dtypes, unbounded=whole, weak=outer.weak)
-        low.prover.agreed = outer.prover.agreed
+        low.prover.agreed, low.asked = outer.prover.agreed, outer.asked
         low.notes, text.subject = outer.notes, self.let.name
         low.sizes, low.compute, low.label = dict(outer.sizes), outer.compute, self.let.name
         low.stored = dict(outer.stored)
@@ -265,13 +265,13 @@ class Tile:
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
             place = clauses.scope_of(self.let.clauses[0], {}).places[coordinate]
-            if start in used:
+            if used & {start, stop}:
                 opening.unpack(
                     [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.outer, place.stop))
                 )
-        if "r0" in used:
+        if used & {"r0", "r1"}:
             opening.unpack(["r0", "r1"], fill("(rows.start, rows.stop)"))
-        if "k0" in used:
+        if used & {"k0", "k1"}:
             opening.unpack(["k0", "k1"], (self.key_at(fill("keys.start")), self.key_at(fill("keys.stop"))))
         return opening
 

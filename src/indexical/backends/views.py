@@ -237,7 +237,7 @@ def _may_leave(low: Lowering, index: ir.Expr, end: Node, below: bool, above: boo
     ranges = {step.coordinate: step for step in scope.trail if isinstance(step, ir.Range)}
     found = ends_of(index, ranges, low.lets)
     ends = (*((found.lowest,) if below else ()), *((found.highest,) if above else ()))
-    if any(edge is None or not is_plain(low, edge, scope) for edge in ends):
+    if not ends or any(edge is None or not is_plain(low, edge, scope) for edge in ends):
         return None
     tests: list[Node] = []
     if below and found.lowest is not None:

@@ -12,6 +12,7 @@ from ..ir.algebra.canonical import text
 from ..ir.algebra.normal import ONE, Form, under
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import is_normalized
+from ..ir.algebra.safety import is_open
 from ..ir.algebra.sums import replaced
 from ..ir.algebra.writing import name_for, named, written
 from ..ir.conditions import fails
@@ -51,7 +52,7 @@ def place_attention(
     taken = {new.name for new in names.values()} | {r.coordinate.name for r in clause.ranges}
     key = name_for(found.key.upper, taken)
     attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
-    if algebra.may_be_infinite(attention.value):
+    if algebra.may_be_infinite(attention.value) or _may_be_undefined(attention):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
     body = body_of(attention, found.key.stated, span)
     bare = is_bare(body)
@@ -69,6 +70,13 @@ def place_attention(
     own = ir.Let(name, axes, "real", (made,), True, let.span, let.call)
     read = build.read(name, tuple(build.coord(c, span) for c in order), "real", span)
     return Placement(own, attention, read)
+
+
+def _may_be_undefined(attention: Attention) -> bool:
+    """Whether what is gathered is NaN or infinite by its places alone, at pairs of which the guard may remove some."""
+    pairs = [fact.type.coordinates for fact in attention.guard if attention.coordinate in fact.type.coordinates]
+    parts = [part for part in walk(attention.value) if any(pair <= part.type.coordinates for pair in pairs)]
+    return any(is_open(part) and not any(isinstance(inner, ir.Read) for inner in walk(part)) for part in parts)
 
 
 def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:

@@ -15,7 +15,7 @@ MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
-        *("branches, odd", "curved slopes", "numbers compared", "poles at keys ahead", "divided by a distance"),
+        *("branches, odd", "curved slopes", "numbers compared", "poles at keys ahead"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],
@@ -26,7 +26,7 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
         *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
         *("bias for all, silent", "bias, silent", "some queries", "some queries, each odd", "some queries, derived"),
-        *("branches", "branches, each odd"),
+        *("branches", "branches, each odd", "divided by a distance"),
         *("lengths of queries", "lengths of queries, each odd", "lengths of queries, by diagonals"),
         *("dilated window", "mask for each head", "two dot products"),
         *("window for each query", "documents for each batch", "lengths, causal", "ALiBi", "cap from a tensor"),

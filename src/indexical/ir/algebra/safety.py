@@ -65,6 +65,19 @@ def is_safe(expr: ir.Expr, caution: Caution) -> bool:
     return True
 
 
+def is_open(part: ir.Expr) -> bool:
+    """Whether an operation may be NaN or infinite of finite arguments that vary: a quotient, a root, an exponential."""
+    match part:
+        case ir.Map("/", (_, divisor)):
+            return bool(divisor.type.coordinates)
+        case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 0 and exponent == int(exponent):
+            return False
+        case ir.Map(op):
+            return bool(part.type.coordinates) and not operation(op).finite
+        case _:
+            return False
+
+
 Sides: TypeAlias = frozenset[float]
 
 _BELOW, _ABOVE = frozenset((-math.inf,)), frozenset((math.inf,))

@@ -1,0 +1,117 @@
+"""Functions that are not finite where a guard removes the point: no gradient hears of it, whatever they multiply."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import indexical as ix  # noqa: E402
+
+DOT = "sum[d](Q[h, i, d] * K[h, j, d])"
+GATHER = "let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);"
+SUMS = {
+    "a quotient": "let out[i] = sum[j](s / (i - j + 1) where j <= i);",
+    "in a definition": "let t[i, j] = s / (i - j + 1) where j <= i; let out[i] = sum[j](t[i, j]);",
+    "in one without a guard": "let t[i, j] = s / (i - j); let out[i] = sum[j](t[i, j] where j < i);",
+    "a logarithm": "let out[i] = sum[j](s * log(i - j) * x[j] where j < i);",
+    "a root": "let out[i] = sum[j](x[j] * sqrt(i - j) where j < i);",
+    "a power": "let out[i] = sum[j](s * (i - j) ** 0.5 where j < i);",
+    "a learned power": "let out[i] = sum[j]((i - j) ** s where j < i);",
+    "an overflow": "let out[i] = sum[j](s * exp(400 * (j - i)) where j < i);",
+    "a product": "let out[i] = prod[j](s / (i - j) where j < i);",
+    "a largest": "let out[i] = max[j](s / (i - j) where j < i);",
+    "a branch": "let out[i] = sum[j](if j < i { s / (i - j) } else { 0 });",
+    "of a sum": "let out[i] = sum[j](s * (x[j] + log(i - j)) where j < i);",
+    "a dividend": "let out[i] = sum[j](log(i - j) / (s * s + x[j] * x[j]) where j < i);",
+    "a key that nobody reads": "let out[i] = sum[j](sqrt(j - 1) * x[j] where 0 < j, j < i);",
+    "a root of what is learned": "let out[i] = sum[j](sqrt(x[j] * x[j] * (j - 0.5)) where 0 < j, j < i);",
+    "by a name": "let far[i, j] = log(i - j); let out[i] = sum[j](s * far[i, j] * x[j] where j < i);",
+    "a number given": "let out[i] = sum[j](x[i] / n[i] where j < n[i]);",
+}
+ATTENTIONS = {
+    "a bias": f"let w[h, i, j] = softmax[j]({DOT} + slope[h] / (i - j + 1)) where j <= i; {GATHER}",
+    "a bias by a name": f"""let bias[h, i, j] = slope[h] * log(i - j + 1);
+        let s[h, i, j] = {DOT} + bias[h, i, j]; let w[h, i, j] = softmax[j](s[h, i, j]) where j <= i; {GATHER}""",
+    "a distance by a name": f"""let far[i, j] = log(i - j + 1);
+        let w[h, i, j] = softmax[j]({DOT} + slope[h] * far[i, j]) where j <= i; {GATHER}""",
+    "a factor": f"let w[h, i, j] = softmax[j]({DOT} / (i - j + 1) * slope[h]) where j <= i; {GATHER}",
+    "weights, too": f"""let s[h, i, j] = {DOT} / (i - j + 1) * slope[h];
+        let w[h, i, j] = softmax[j](s[h, i, j]) where j <= i; {GATHER} output out, w;""",
+    "a sigmoid": f"""let s[h, i, j] = {DOT} / (i - j + 1) * slope[h];
+        let w[h, i, j] = sigmoid(s[h, i, j]) where j <= i; {GATHER}""",
+    "no softmax": f"""let w[h, i, j] = {DOT} / sqrt(i - j) * slope[h];
+        let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e] where j < i);""",
+    "by hand": f"""let s[h, i, j] = {DOT} + slope[h] / (i - j + 1); let w[h, i, j] = exp(s[h, i, j]) where j <= i;
+        let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]) / sum[j](w[h, i, j]);""",
+    "at a key": f"let w[h, i, j] = softmax[j]({DOT} / tanh(j)) where 0 < j, j <= i; {GATHER}",
+    "at a query": f"let w[h, i, j] = softmax[j]({DOT} * slope[h] / log(i)) where 0 < j, j < i; {GATHER}",
+    "in a branch": f"""let w[h, i, j] = softmax[j](
+        if j < i {{ {DOT} * sqrt(i - j) }} else {{ slope[h] * {DOT} }}) where j <= i; {GATHER}""",
+    "inside a function": f"let w[h, i, j] = softmax[j]({DOT} + tanh(slope[h] + log(i - j + 1))) where j <= i; {GATHER}",
+    "a value": f"""let w[h, i, j] = softmax[j]({DOT} + slope[h]) where j <= i;
+        let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e] / (i - j + 1));""",
+}
+
+
+def check(program: ix.Program, arrays: list[torch.Tensor], numbers: list[torch.Tensor]) -> None:
+    """Gradients by PyTorch, with and without `isolate`, are slopes of what is computed, and all are finite."""
+    generator = torch.Generator().manual_seed(1)
+    ways = [torch.randn(array.shape, dtype=torch.float64, generator=generator) for array in arrays]
+
+    def total(values: list[torch.Tensor], isolate: bool = False) -> torch.Tensor:
+        found = program(*values, *numbers, isolate=isolate)
+        several = found if isinstance(found, tuple) else (found,)
+        return sum((one[one.isfinite()] ** 2).sum() for one in several)  # type: ignore[return-value]
+
+    step = 1e-6
+    ahead, back = ([a + sign * step * way for a, way in zip(arrays, ways, strict=True)] for sign in (1, -1))
+    slope = (total(ahead) - total(back)) / (2 * step)
+    for isolate in (False, True):
+        leaves = [array.clone().requires_grad_() for array in arrays]
+        flows = torch.autograd.grad(total(leaves, isolate), leaves, allow_unused=True)
+        found = sum((flow * way).sum() for flow, way in zip(flows, ways, strict=True) if flow is not None)
+        torch.testing.assert_close(found, slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum(name: str) -> None:
+    program = ix.compile(f"space place(i, j); input x[i], s, n[i] : i64, y[j]; {SUMS[name]} output out;")
+    x = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    check(program, [x, torch.tensor(0.7, dtype=torch.float64)], [torch.tensor([0, 2, 6, 0, 1, 3]), x])
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_an_attention(name: str) -> None:
+    program = ix.compile(f"input Q[h, i, d], K[h, j, d], V[h, j, e], slope[h]; {ATTENTIONS[name]}")
+    generator = torch.Generator().manual_seed(3)
+    shapes = ((2, 20, 4), (2, 20, 4), (2, 20, 5), (2,))
+    check(program, [torch.randn(s, dtype=torch.float64, generator=generator) / 2 for s in shapes], [])
+
+
+def test_a_derivative_of_a_definition_without_a_guard() -> None:
+    program = ix.compile(f"input Q[h, i, d], K[h, j, d], V[h, j, e], slope[h]; {ATTENTIONS['a distance by a name']}")
+    check_derivative(program, [torch.randn(s, dtype=torch.float64) for s in ((2, 7, 4), (2, 7, 4), (2, 7, 5), (2,))])
+
+
+CHOICES = {
+    "a largest": "let out[i] = max[j](s / (x[j] * z[i, j] * (if j < i { z[i, j] } else { s }) + 1) where j < i);",
+    "a sum": """let t[i, j] = if 2 * j < i { x[j] * s } else { x[i] * s } where 0 < j, j < i;
+        let out[i] = sum[j](t[i, j] * x[j]);""",
+}
+
+
+@pytest.mark.parametrize("body", CHOICES.values(), ids=CHOICES)
+def test_a_derivative_of_a_choice(body: str) -> None:
+    program = ix.compile(f"space place(i, j); input x[i], z[i, j], s; {body} output out;")
+    check_derivative(program, [torch.randn(s, dtype=torch.float64) for s in ((6,), (6, 6), ())])
+
+
+def check_derivative(program: ix.Program, arrays: list[torch.Tensor]) -> None:
+    leaves = [array.clone().requires_grad_() for array in arrays]
+    result = program(*leaves)
+    flowing = torch.where(result.isfinite(), torch.randn(result.shape, dtype=torch.float64), 0.0).detach()
+    right = torch.autograd.grad(result, leaves, flowing, allow_unused=True)
+    found = ix.grad(program, "out", list(program.inputs))(*arrays, flowing)
+    for mine, wanted in zip(found, right, strict=True):
+        torch.testing.assert_close(mine, torch.zeros_like(mine) if wanted is None else wanted)
