@@ -199,7 +199,8 @@ def _store_sums(kernel: Kernel, learned: Sequence[Operand], summed: Summed) -> N
     parts, printer = kernel.parts, kernel.printer
     of_sink = {} if parts.sinking is None else parts.sinking[1]
     if of_sink and parts.sinking is not None:
-        kernel.add(1, f"d_sink = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * delta")
+        printer.moving.add("sunk")  # What is made of it comes behind it.
+        kernel.add(1, f"sunk = -tl.exp2({kernel.written(1, parts.sinking[0])} - total) * delta")
     for operand in learned:
         name, terms = f"d_{operand.name}", []
         if operand in summed.operands:
@@ -207,7 +208,7 @@ def _store_sums(kernel: Kernel, learned: Sequence[Operand], summed: Summed) -> N
             terms.append(name if factor is None else multiplied(name, show(printer.written(factor, NOWHERE))))
         if operand.expr in of_sink:
             cells = [cell for cell in of_sink[operand.expr] if cell is not None]
-            terms.append(" * ".join(f"({show(printer.written(cell))})" for cell in cells))
+            terms.append(" * ".join(f"({kernel.written(1, cell)})" for cell in cells))
         code = " + ".join(terms)
         kernel.add(1, f"if WANT_{operand.name}:")
         if operand.axes:

@@ -210,7 +210,7 @@ class Terms:
             case ir.Read(tensor, ()) if tensor in SEEDS:
                 return Cell(PAIR, "real", lambda: Name(tensor[:-1]), plain=True)
             case ir.Read(tensor, ()) if tensor == D_SINK:
-                return Cell(ROW, "real", lambda: Name("d_sink"), plain=True)
+                return Cell(ROW, "real", lambda: Name("sunk"), plain=True)
             case ir.Read(tensor, ()) if tensor in (*TILE, FIRST_KEY):
                 return _plain(Name(tensor[:-1]), "whole")
             case ir.Read(tensor, ()) if tensor == NEAR_KEYS:

@@ -16,7 +16,7 @@ _OTHERS = (
     "tl triton torch math float range which marked programs first lead marks odd tiles at t0 t1 k0 r0 b h head shared "
     "member near near_rows near_keys near_columns rows keys places positions fresh there count turn tile met "
     "table begin end full_begin full_end start stop beyond group level q k v given out dot score allowed p dp "
-    "d_score delta gain gained total mean peak weight acc heard nobody silent found page slot page_size n_heads "
+    "d_score delta gain gained sunk total mean peak weight acc heard nobody silent found page slot page_size n_heads "
     "n_rows n_keys low place slots skipped span strip diagonal diagonals ahead top moved skewed WIDTH PADDED "
     "CARRIED CARRIED_PADDED GROUP ROWS KEYS STEP STRIP FEW AGAIN"
 )

@@ -78,6 +78,12 @@ VARIANTS = {
     "three batch axes": Variant(THREE, ""),
     "two dot products": Variant(TWO, "", sizes={"f": 6}),
     "sink": Variant(SINK, ""),
+    "sink, queries bent": Variant(
+        SINK.replace("slope[h] * (i - j)", "log_sigmoid(exp(-abs(u[b, h, i]) / 3))").replace(
+            "slope[h];", "slope[h], u[b, h, i];", 1
+        ),
+        "",
+    ),
     "softmax off by one": Variant(
         PLAIN.replace("WEIGHTS", "exp(scores[b, h, i, j]) / (1 + sum[j](exp(scores[b, h, i, j]) where j < i))"), ""
     ),
