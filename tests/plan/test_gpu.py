@@ -44,6 +44,19 @@ def step_of(text: str, dtype: torch.dtype = torch.bfloat16, **given: Any) -> Ste
     return next(step for step in planned(called(text, dtype, **given)).steps if step.definition == "out")
 
 
+@pytest.mark.parametrize(
+    ("score", "masked"),
+    [(f"{DOT} / sqrt(i - j + 1)", True), (f"{DOT} * exp(j - i)", True), (f"tanh({DOT})", False), (DOT, False)],
+)
+def test_pairs_at_a_pole_are_left_out_of_the_gradients_of_queries_and_keys(score: str, masked: bool) -> None:
+    """Else 0 times an infinite slope is NaN, and all tiles at the edge of the guard are computed a second time."""
+    call = called(attention("j <= i, i - j < 5", score), torch.bfloat16)
+    lines = emitted(call, ("out",), False, True)[1].linked().splitlines()
+    products = [line for line in lines if line.strip().startswith(("d_q = tl.dot", "d_k = tl.dot"))]
+    assert len(products) == 4  # In partial tiles and in full ones.
+    assert sum("tl.where(allowed," in line for line in products) == (2 if masked else 0)
+
+
 def test_plain_cases_stay_the_library_s() -> None:
     assert [step_of(VARIANTS[name].text).kernel for name in ("full", "causal")] == [FUSED, FUSED]
 

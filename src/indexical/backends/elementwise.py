@@ -22,6 +22,8 @@ from .values import aligned, joined, widest
 
 _SIGNS = frozenset(("+", "-", "*", "/"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
+# Operations whose slopes are the same everywhere.
+_LINEAR = frozenset(("+", "-", "neg"))
 
 
 # ------------------------------------------------------------------- leaves
@@ -78,10 +80,6 @@ def apply(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     else:
         found = real_function(low, expr, values, dtype, scope)
     return without_removed(low, expr, found, scope) if op in ("*", "/") and may_survive_removal(low, expr) else found
-
-
-# Their slopes are the same everywhere.
-_LINEAR = ("+", "-", "neg")
 
 
 def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope) -> list[Value]:

@@ -1,4 +1,5 @@
-"""What is read on the way to a definition: by kernels, which leave out what cancels, and by all else."""
+"""The tensors that are read on the way to a definition, by kernels, which leave out inputs that cancel, and by all
+else."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Reading: TypeAlias = Mapping[str, tuple[ir.Expr, ...]]
 def read_by_kernels(
     fused: Mapping[str, Attention], derived: Derived, totals: Totals
 ) -> dict[str, tuple[ir.Expr, ...]]:
-    """What the kernels of attentions, of totals beside them and of gradients evaluate."""
+    """The expressions that kernels of attentions, of totals beside them and of gradients evaluate, by definition."""
     reading = {name: _parts(attention) for name, attention in fused.items()}
     for owner, beside in totals.items():
         reading |= {name: reading[owner] for name, _ in beside}

@@ -206,8 +206,8 @@ VARIANTS = {
 ODD, EACH, SILENT = ", odd", ", each odd", ", silent"
 # Or a kernel of its own sums diagonals; or the one for queries does, head by head, or of other tiles.
 DIAGONALS, TURNS, SQUARE, TALL = ", by diagonals", ", by heads", ", by square tiles", ", by tall tiles"
-# Or the program is its derivative.
-DERIVED = ", derived"
+# Or the program is its derivative; or keys and values alone want a gradient.
+DERIVED, KEYS = ", derived", ", keys alone"
 DTYPES = {"f32": torch.float32, "f16": torch.float16}
 
 
@@ -232,20 +232,24 @@ def is_learned(array: Any) -> bool:
 
 
 def errors(
-    name: str, dtype: torch.dtype, odd: Sequence[dict[str, int]] = (), sizes: dict[str, int] | None = None
+    name: str,
+    dtype: torch.dtype,
+    odd: Sequence[dict[str, int]] = (),
+    sizes: dict[str, int] | None = None,
+    learned: str = "",
 ) -> list[float]:
-    """The errors of the result and of every gradient; the emitted module is the one for a GPU. Values that are not
-    finite are tried at `odd` places."""
+    """The errors of the result and of every gradient, or of those of the `learned` arrays alone; the emitted module is
+    the one for a GPU. Values that are not finite are tried at `odd` places."""
     program = ix.compile(VARIANTS[name].text)
     given = drawn(name, dtype, SMALLER if odd else sizes)
     call = replace(program._engine.prepare(given, "torch"), device="cuda")
     wanted = program.wanted(None)
     plan, module = program._engine.emitted(call, wanted, False)
     assert any(step.kernel == TRITON for step in plan.steps), name
-    given = {key: array.clone().requires_grad_() if is_learned(array) else array for key, array in call.values.items()}
-    exact = {
-        key: array.detach().double().requires_grad_() if is_learned(array) else array for key, array in given.items()
-    }
+    reals = [key for key, array in call.values.items() if is_learned(array)]
+    leaves = [key for key in reals if not learned or key in learned]
+    given = {**call.values, **{key: call.values[key].clone().requires_grad_(key in leaves) for key in reals}}
+    exact = {**given, **{key: given[key].detach().double().requires_grad_(key in leaves) for key in reals}}
     function = load(module.linked(), wanted, ()).function
     for places in odd:
         check_odd_values(program, function, call.values, places)
@@ -254,8 +258,8 @@ def errors(
     assert torch.equal(out == -torch.inf, right == -torch.inf)
     out, right = out[right.isfinite()], right[right.isfinite()]
     weight = torch.randn(right.shape, dtype=torch.float64)
-    found = torch.autograd.grad((out * weight.to(out.dtype)).sum(), list(filter(is_learned, given.values())))
-    expected = torch.autograd.grad((right * weight).sum(), list(filter(is_learned, exact.values())))
+    found = torch.autograd.grad((out * weight.to(out.dtype)).sum(), [given[key] for key in leaves])
+    expected = torch.autograd.grad((right * weight).sum(), [exact[key] for key in leaves])
     pairs = [(out, right), *zip(found, expected, strict=True)]
     return [float((a.double() - b).abs().max() / max(1.0, float(b.detach().abs().max()))) for a, b in pairs]
 
@@ -348,6 +352,8 @@ def main(dtype: str, *names: str) -> None:
             numbers = changes(name)
         elif name.endswith(DERIVED):
             numbers = derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
+        elif name.endswith(KEYS):
+            numbers = errors(name.removesuffix(KEYS), DTYPES[dtype], learned="KV")
         elif name.endswith(ODD):
             numbers = errors(name.removesuffix(ODD), DTYPES[dtype], [PLACES])
         elif name.endswith(SILENT):

@@ -29,8 +29,8 @@ def level_kernel(  # type: ignore[no-untyped-def]
     PADDED: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """What is known of every query on the way back: its total, and the sum of result times cotangent, less the
-    cotangent of the total, a logarithm to base 2, where there is one."""
+    """The level of every query: its total, a logarithm to base 2, and the sum of result times cotangent, less the
+    cotangent of the total where there is one."""
     tiles = tl.cdiv(n_rows, ROWS)
     at = tl.program_id(0) // tiles
     r0 = (tl.program_id(0) % tiles) * ROWS

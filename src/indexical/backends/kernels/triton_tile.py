@@ -106,7 +106,7 @@ def sums_of(given, start, near, row_stride, column_stride, WIDTH: tl.constexpr, 
 
 @triton.jit
 def level_of(level_ptr, head, rows, n_rows):  # type: ignore[no-untyped-def]
-    """Where the level of some rows lies: 64 bits a row, from a multiple of 16 bytes on for every head."""
+    """The addresses of the levels of some rows: 64 bits a row, from a multiple of 16 bytes on for every head."""
     return level_ptr + far(head, tl.cdiv(n_rows, 2)) * 2 + rows
 
 
