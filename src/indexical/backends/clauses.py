@@ -178,7 +178,7 @@ def scope_of(clause: ir.Clause, steps: Mapping[int, Node]) -> Scope:
 
 def clause_value(low: Lowering, let: ir.Let, clause: ir.Clause, steps: Mapping[int, Node]) -> Value:
     """The body, with 0 where the guard removes a point."""
-    scope = scope_of(clause, steps)
+    scope = replace(scope_of(clause, steps), asked=tuple(low.asked.get(let.name, ())))
     taken = {coordinate.name for coordinate in scope.places}
     body = renamed_apart(clause.body, taken)
     if clause.guard is None:

@@ -86,7 +86,7 @@ def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope
     """The operands of a function that has a pole, or of one that may get an infinity. Where guards remove the
     point, here or wherever the definition is read, another number is put in its place: its gradient would be NaN, for
     PyTorch multiplies it with 0."""
-    for fact in low.asked.get(low.text.subject, ()):
+    for fact in scope.asked:
         scope = scope.where(fact)
     if not scope.conditions():
         return values

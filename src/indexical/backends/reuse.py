@@ -35,7 +35,7 @@ def recall(low: Lowering, expr: ir.Expr, scope: Scope) -> Value | None:
     key = (expr, low.compute, seen(expr, scope))
     found = low.known.get(key)
     if found is None and ("guarded", *key) in low.known:
-        conditions = tuple(scope.conditions())
+        conditions = _holding(scope)
         for count in range(len(conditions) + 1):
             found = found or low.known.get((*key, conditions[:count]))
         # A value computed from it is valid under the same conditions only.
@@ -54,7 +54,7 @@ def computed(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:
         low.known[key] = found
     elif not low.in_guard:  # What was not checked is not used again where it has to be.
         low.known[("guarded", *key)] = found
-        low.known[(*key, tuple(scope.conditions()))] = found
+        low.known[(*key, _holding(scope))] = found
     return found
 
 
@@ -62,6 +62,12 @@ def seen(expr: ir.Expr, scope: Scope) -> tuple[tuple[Coordinate, Place], ...]:
     """The part of a scope that an expression depends on."""
     free = expr.type.coordinates
     return tuple((c, place) for c, place in scope.places.items() if c in free)
+
+
+def _holding(scope: Scope) -> tuple[object, ...]:
+    """What a guarded value is valid under: conditions, each with the points of the coordinates that it speaks of."""
+    steps = (*((fact, True) for fact in scope.asked), *scope.conditions())
+    return tuple((step, seen(step[0], scope)) for step in steps)
 
 
 def stays(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:

@@ -36,11 +36,15 @@ class Scope:
 
     Conditions that Python has `tested` hold wherever the emitted code computes. Where one of the others on the trail
     fails, the emitted code may compute, but the value is not used.
+
+    Where one of the `asked` facts fails, no reader asks for the point of the definition that is computed. They say
+    nothing inside a normaliser or a reduction that binds their coordinate anew: it needs all of its points.
     """
 
     places: Mapping[Coordinate, Place]
     trail: Trail = ()
     tested: tuple[tuple[ir.Expr, bool], ...] = ()
+    asked: tuple[ir.Expr, ...] = ()
 
     @cached_property
     def order(self) -> tuple[Coordinate, ...]:
@@ -71,7 +75,12 @@ class Scope:
         return tuple(c for c, place in self.places.items() if c in wanted and place.step is None)
 
     def binding(self, range: ir.Range, place: Place) -> Scope:
-        return Scope({**self.places, range.coordinate: place}, (*self.trail, range), self.tested)
+        places, trail = {**self.places, range.coordinate: place}, (*self.trail, range)
+        return Scope(places, trail, self.tested, self._asked_beside(range.coordinate))
+
+    def _asked_beside(self, coordinate: Coordinate) -> tuple[ir.Expr, ...]:
+        """What readers ask for, but for what they ask of a coordinate that is bound anew."""
+        return tuple(fact for fact in self.asked if coordinate not in fact.type.coordinates)
 
     def where(self, condition: ir.Expr | None, holds: bool = True) -> Scope:
         return self if condition is None else replace(self, trail=(*self.trail, (condition, holds)))
@@ -97,7 +106,7 @@ class Scope:
         """The same, with a coordinate that a loop steps running over all its points again."""
         place = replace(self.places[coordinate], step=None)
         tested = tuple(step for step in self.tested if not _speaks_of(step, coordinate))
-        return Scope({**self.places, coordinate: place}, self.trail, tested)
+        return Scope({**self.places, coordinate: place}, self.trail, tested, self._asked_beside(coordinate))
 
     def along(self, expr: ir.Normalize) -> Scope:
         """Inside a normaliser, which binds its coordinate anew. What holds of it outside says only that a row is
@@ -115,7 +124,7 @@ class Scope:
                     trail.append((fact, True))
         if asked:
             trail.append((self._asked(expr, asked), True))
-        return replace(self, trail=tuple(trail))
+        return replace(self, trail=tuple(trail), asked=self._asked_beside(expr.coordinate))
 
     def _asked(self, expr: ir.Normalize, conditions: list[ir.Expr]) -> ir.Expr:
         """Whether some point of a row is asked for."""

@@ -108,7 +108,7 @@ class Tile:
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
         low = Lowering(text, outer.program, outer.rules, dtypes=outer.dtypes, unbounded=whole, weak=outer.weak)
-        low.prover.agreed, low.asked = outer.prover.agreed, outer.asked
+        low.prover.agreed = outer.prover.agreed
         low.notes, text.subject = outer.notes, self.let.name
         low.sizes, low.compute, low.label = dict(outer.sizes), outer.compute, self.let.name
         low.stored = dict(outer.stored)
@@ -122,7 +122,7 @@ class Tile:
                 start, stop = (self.scalar(low, name) for name in windows[coordinate])
                 place = Place(start, stop, False)
             places[coordinate] = place
-        return low, Scope(places, (*scope.trail, key))
+        return low, Scope(places, (*scope.trail, key), asked=tuple(outer.asked.get(self.let.name, ())))
 
     def kept(self, scope: Scope) -> Scope:
         """The scope of a score and of its backward pass: both are evaluated only at pairs that the guards keep."""

@@ -251,6 +251,8 @@ def scan_of(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> Scan | str:
         return f"it reads back {steps} steps: several offsets"
     (offset,) = offsets
     if len(let.clauses) == 1:
+        if not _may_divide(let, axis):
+            return f"a normaliser runs over all of `{shown(let.clauses[0].slots[axis])}`"
         clauses = _divided(let, axis, offset)
         return Scan(axis, abs(offset), offset > 0, clauses, tuple(_decided(parts[0], c, lets) for c in clauses), True)
     return Scan(axis, abs(offset), offset > 0, let.clauses, tuple(parts))
@@ -260,6 +262,8 @@ def _parted(let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -
     """Split one clause that tests its step by `if` into two that do not: the first step, and all others."""
     if len(let.clauses) != 1 or not isinstance(let.clauses[0].slots[axis], ir.Coord) or not is_plain(let):
         return let
+    if not _may_divide(let, axis):
+        return let
     clauses = []
     for clause in _divided(let, axis, 1 if forward else -1):
         known, bound = assume(clause.ranges, lets), frozenset(range.coordinate for range in clause.ranges)
@@ -267,6 +271,14 @@ def _parted(let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -
         clauses.append(replace(clause, body=decide(clause.body, known, bound), guard=guard))
     asks = [sum(isinstance(part, ir.Select) for part in walk(c.body)) for c in (*let.clauses, *clauses)]
     return replace(let, clauses=tuple(clauses)) if asks[0] > asks[2] else let
+
+
+def _may_divide(let: ir.Let, axis: int) -> bool:
+    """Whether a clause means the same in parts along an axis: no normaliser in it runs over all points of that axis."""
+    clause = let.clauses[0]
+    parts = [part for expr in (clause.body, clause.guard) if expr is not None for part in walk(expr)]
+    slot = clause.slots[axis]
+    return not any(isinstance(part, ir.Normalize) and build.coord(part.coordinate, slot.span) == slot for part in parts)
 
 
 def _divided(let: ir.Let, axis: int, offset: int) -> tuple[ir.Clause, ir.Clause]:

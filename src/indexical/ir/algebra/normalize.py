@@ -269,7 +269,7 @@ class Algebra:
         held = {} if expr.guard is None else self.conditions(expr.guard)
         binder = self.binder(scope[expr.coordinate])
         total = closed_total(under(share, held, False), binder, self)
-        weights = under(times(share, power(total, -1)), held, True)
+        weights = under(times(share, power(total, -1)), held, False)
         if expr.op == "softmax":
             return weights
         return logarithm(self.canonical.atom(expr), weights)
