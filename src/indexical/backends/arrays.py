@@ -262,12 +262,13 @@ def somewhere(mask: Value) -> Node:
     return method(mask.code, "any")
 
 
-def kept_points(low: Lowering, own: set[Coordinate], scope: Scope) -> Value | None:
+def kept_points(low: Lowering, own: set[Coordinate], scope: Scope, apart: bool = False) -> Value | None:
     """The mask of the points of these coordinates that guards keep: of a condition that has others as well, those at
-    which it holds for some point of the others."""
-    found = holding(low, low.prover.projected(scope, own, opaque=False), own)[1]
+    which it holds for some point of the others. One that has only others is left out, unless it is asked `apart`: then
+    no point is kept where it holds nowhere."""
+    found = holding(low, low.prover.projected(scope, own, opaque=False), None if apart else own)[1]
     masks = [mask for mask in found if own.issuperset(mask.axes)]
-    wider = [mask for mask in found if own & set(mask.axes) and not own.issuperset(mask.axes)]
+    wider = [mask for mask in found if not own.issuperset(mask.axes)]
     if wider:
         whole = conjunction(low, wider, scope)
         assert whole is not None

@@ -27,6 +27,9 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     factor_axes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
     if not _is_worthwhile(factor_axes, bound, masks) or not is_harmless(low, moving, factor_axes, fixed, masks):
         return None
+    cleared = [_removals(low, factor, found) for factor in moving]
+    if any(gone is None for gone in cleared):
+        return None
     if scope.conditions() and any(removal.may_be_infinite(low, factor.expr) for factor in found):
         # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
         return None
@@ -38,6 +41,11 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
         return None
     kept = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
     factors = [multiplied(low, f, value) for f, value in zip((*moving, *fixed), kept, strict=True)]
+    for n, gone in enumerate(cleared):
+        for other in gone or ():
+            mask = removal.removed(low, other.expr, inner)
+            assert mask is not None
+            factors[n] = arrays.where(low, mask, plain(0, "real"), factors[n], inner, factors[n].dtype)
     values = masked_factors(low, factors[: len(moving)], masks, inner)
     idle = inner.sort(over.difference(*(value.axes for value in values)))
     result = repeated(low, contract_all(low, values, over, inner), idle, inner)
@@ -52,6 +60,17 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
 def may_become_infinite(low: Lowering, factor: Factor) -> bool:
     """Whether a factor may be infinite where all that it is made of is finite."""
     return factor.inverse or may_be_nonfinite(low, factor.expr) or removal.may_be_infinite(low, factor.expr)
+
+
+def _removals(low: Lowering, factor: Factor, found: list[Factor]) -> list[Factor] | None:
+    """The other factors of a product where whose removal a factor that may be infinite is made 0; None where that takes
+    an array of more axes than it has."""
+    others = [other for other in found if other is not factor and removal.may_be_removed(low, other.expr)]
+    if low.isolate or not others or not may_become_infinite(low, factor):
+        return []
+    conditions = [removal.removal_condition(low, other.expr) for other in others]
+    over = factor.expr.type.coordinates
+    return others if all(c is not None and c.type.coordinates <= over for c in conditions) else None
 
 
 def repeated(low: Lowering, value: Value, idle: Iterable[Coordinate], scope: Scope) -> Value:
@@ -69,12 +88,9 @@ def is_harmless(
     masks: list[Value],
 ) -> bool:
     """Whether a product of 0 and a removed value is 0 whatever number that is."""
-    removed = [not f.inverse and removal.may_be_removed(low, f.expr) for f in (*moving, *fixed)]
     if low.isolate:
-        return not masks and not any(removed) and not fixed
+        return not masks and not fixed and not any(not f.inverse and removal.may_be_removed(low, f.expr) for f in moving)
     infinite = [may_become_infinite(low, factor) for factor in moving]
-    if any(removed) and any(may and not gone for may, gone in zip(infinite, removed, strict=False)):
-        return False
     return all(set(mask.axes) <= axes for mask in masks for axes, may in zip(factor_axes, infinite, strict=True) if may)
 
 

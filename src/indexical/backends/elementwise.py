@@ -10,6 +10,7 @@ from fractions import Fraction
 from ..ir import nodes as ir
 from ..ir.algebra.safety import is_open
 from ..ir.functions import operation
+from ..ir.operations import REALS
 from ..ir.types import Dtype
 from ..ir.walk import walk
 from . import arrays, integers, removal
@@ -91,7 +92,7 @@ def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope
     if not scope.conditions():
         return values
     for at, stand_in in poles(low, expr, scope):
-        kept = None if values[at].python else arrays.kept_points(low, set(values[at].axes), scope)
+        kept = None if values[at].python else arrays.kept_points(low, set(values[at].axes), scope, apart=True)
         if kept is not None:
             low.guarded += 1
             other = plain(stand_in, "real")
@@ -102,8 +103,11 @@ def without_poles(low: Lowering, expr: ir.Map, values: list[Value], scope: Scope
 
 def poles(low: Lowering, expr: ir.Map, scope: Scope) -> Iterator[tuple[int, int]]:
     """Yield the operands not to evaluate where guards remove the point, each with a harmless number for it: those by
-    which the slope has a pole, and factors that are not finite there, for they are the slopes of others."""
+    which the slope has a pole, and factors that are not finite there, for they are the slopes of others. A base that
+    is the same at kept points and at removed ones has no pole where its exponent is 1."""
     row, product = operation(expr.op), expr.op in ("*", "/")
+    if expr.op == "**" and expr.arguments[1].type.coordinates - expr.arguments[0].type.coordinates:
+        yield 1, 1
     for at, argument in enumerate(expr.arguments):
         beside = any(_is_learned(other) for n, other in enumerate(expr.arguments) if n != at)
         read = beside if product else expr.op not in _LINEAR and _is_learned(argument)
@@ -292,7 +296,33 @@ def _is_never_negative_zero(expr: ir.Expr) -> bool:
 def may_be_nonfinite(low: Lowering, expr: ir.Expr) -> bool:
     """Whether an expression may make an infinity or NaN out of finite numbers, or read one from where no guard is."""
     reals = [part for part in walk(expr) if part.type.kind == "real"]
-    return any(_makes_infinities(part) or (isinstance(part, ir.Read) and may_be_undefined(low, part)) for part in reals)
+    return any(_makes_infinities(part) or (isinstance(part, ir.Read) and _has_pole(low, part.tensor)) for part in reals)
+
+
+def _has_pole(low: Lowering, tensor: str) -> bool:
+    """Whether a definition may be infinite or NaN of finite numbers by a pole of a function in it, where no guard of its
+    own is. An overflow is none."""
+    if tensor not in low.lets:
+        return False
+    if tensor not in low.poles:
+        low.poles[tensor] = False
+        bodies = [clause.body for clause in low.lets[tensor].clauses if clause.guard is None]
+        low.poles[tensor] = any(_is_pole(low, part) for body in bodies for part in walk(body))
+    return low.poles[tensor]
+
+
+def _is_pole(low: Lowering, part: ir.Expr) -> bool:
+    match part:
+        case ir.Read(tensor):
+            return _has_pole(low, tensor)
+        case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 0:
+            return False
+        case ir.Map(op, arguments) if part.type.kind == "real" and not operation(op).finite:
+            row = operation(op)
+            by = row.undefined or (() if row.domain == REALS else range(len(arguments)))
+            return any(not _is_counted(arguments[number], 1) for number in by)
+        case _:
+            return False
 
 
 def _makes_infinities(expr: ir.Expr) -> bool:

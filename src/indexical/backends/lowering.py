@@ -95,6 +95,7 @@ class Lowering:
     removable: dict[str, bool] = field(default_factory=dict)
     infinite: dict[str, Sides] = field(default_factory=dict)
     undefined: dict[str, bool] = field(default_factory=dict)
+    poles: dict[str, bool] = field(default_factory=dict)
     asked: Mapping[str, Sequence[ir.Expr]] = field(default_factory=dict)
     naming: bool = True
     in_guard: bool = False

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from . import nodes as ir
 from .context import Trail, visit_clause
-from .needs import asserted, made_of, members
+from .graph import components
+from .needs import asserted, made_of
 from .prove import conjuncts, no_definitions
-from .walk import substitute, walk
+from .walk import reads_of, substitute, walk
 
 
 def asked_where(program: ir.Program, wanted: Iterable[str]) -> dict[str, list[ir.Expr]]:
@@ -16,12 +17,15 @@ def asked_where(program: ir.Program, wanted: Iterable[str]) -> dict[str, list[ir
     wanted or asserted, and those that read themselves, are asked for everywhere."""
     lets = program.definitions
     asked = (*wanted, *asserted(program))
-    needed = lets.keys() & made_of(asked, lets)
+    needed = [name for name in made_of(asked, lets) if name in lets]
     single = {name for name in needed if len(lets[name].clauses) == 1 and _has_own_slots(lets[name].clauses[0])}
-    single -= {*asked, *program.recurrent}
+    edges = {name: [read.tensor for read in reads_of(lets[name]) if read.tensor in lets] for name in needed}
+    groups = components(edges)
+    recurrent = {name for group in groups for name in group if len(group) > 1 or name in edges[name]}
+    single -= {*asked, *recurrent}
     found: dict[str, list[ir.Expr]] = {}
-    for order in reversed(program.order):
-        for name in members(order) & needed:
+    for group in reversed(groups):
+        for name in group:
             for clause in lets[name].clauses:
                 for expr, trail in visit_clause(clause):
                     if isinstance(expr, ir.Read) and expr.tensor in single and found.get(expr.tensor) != []:

@@ -14,7 +14,10 @@ from heapq import heapify, heappop, heappush
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.quotients import Quotient
+from ..ir.algebra.safety import is_open
+from ..ir.asked import asked_where
 from ..ir.context import constants_of
+from ..ir.functions import operation
 from ..ir.graph import components
 from ..ir.needs import reached
 from ..ir.types import Coordinate
@@ -80,7 +83,7 @@ def derive(
     names = _names(program, flow, seeds, called, taken)
     constants = constants_of(flow.every)
     filled = _filled(program.lets) if split else None
-    book = _Book(flow, seeds, names, span)
+    book = _Book(flow, seeds, names, span, asked_where(program, seeds.of))
     for name in flow.live:
         if name not in flow.owed:
             book.pay(name)
@@ -151,6 +154,7 @@ class _Book:
     seeds: Seeds
     names: Mapping[str, str]
     span: Span
+    asked: Mapping[str, Sequence[ir.Expr]]
     shares: dict[str, list[Share]] = field(default_factory=dict)
     paid: set[str] = field(default_factory=set)
 
@@ -169,7 +173,7 @@ class _Book:
         counts = counting(flow.live)
         leading = tuple(build.coord(range.coordinate, span) for range in lead)
         for clause in flow.lets[name].clauses:
-            apart = renamed_clause(clause, {range.coordinate.name for range in lead})
+            apart = renamed_clause(self.guarded(name, clause), {range.coordinate.name for range in lead})
             if number is not None:
                 yield from shares_of(flow.lets[name], apart, number, counts, flow.every)
             elif name in flow.owed:
@@ -180,6 +184,25 @@ class _Book:
                     yield replace(share, indices=(*self.seeds.led(apart.slots), *share.indices))
             else:
                 yield from shares_of(flow.lets[name], apart, self.seeds.at(name, apart.slots, span), counts, flow.every)
+
+    def guarded(self, name: str, clause: ir.Clause) -> ir.Clause:
+        """A clause under what all of its readers ask, if it may be undefined elsewhere: its cotangent is 0 there, and 0
+        times a slope that is infinite or NaN is not."""
+        if not any(map(_may_be_steep, walk(clause.body))):
+            return clause
+        return replace(clause, guard=build.conjunction((clause.guard, *self.asked.get(name, ()))))
+
+
+def _may_be_steep(part: ir.Expr) -> bool:
+    """Whether a value of finite numbers, or a slope there, may be infinite or NaN."""
+    match part:
+        case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 1:
+            return False
+        case ir.Map(op, arguments):
+            steep = [arguments[number] for number in operation(op).steep]
+            return is_open(part) or any(isinstance(inner, ir.Read) for argument in steep for inner in walk(argument))
+        case _:
+            return False
 
 
 def _number(terms: Sequence[Term]) -> Quotient | None:

@@ -40,7 +40,7 @@ class Term:
             """Whether a factor stays inside, as one does that a guard or an empty range protects."""
             if expr.type.coordinates & bound:
                 return True
-            return protected and (bool(expr.type.coordinates) or isinstance(expr, ir.Read))
+            return protected and (bool(expr.type.coordinates) or _reads(expr))
 
         body, rest = self.product.split(inside)
         summed = sorted_by(body, order).expression(span)
