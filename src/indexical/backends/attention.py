@@ -146,7 +146,9 @@ def one_or_tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Va
 
 
 def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str) -> Value:
-    """Tiles of queries and keys by the array library."""
+    """Tiles of queries and keys by the array library, or its own kernel."""
+    if kernel == FUSED:
+        return library_attention.fused(low, let, attend, frame)
     if kernel in (INTERVALS, TILES):
         return intervals(low, let, attend, frame, kernel == TILES)
     return stream(low, let, attend, frame)

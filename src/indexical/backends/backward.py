@@ -15,7 +15,7 @@ from .code import Attribute, Name, Node, call, infix
 from .interval_attention import KernelCall, Operands
 from .lowering import Lowering, Stored
 from .operands import Frame
-from .triton_ import attend_by_triton
+from .triton_ import attend_by_triton, products_of
 from .values import permuted
 
 
@@ -105,6 +105,7 @@ def _kernel_back(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, v
         low.text.add("if", test)
         with low.block():
             low.text.unpack(list(names.values()), code_of(arriving))
+            _promote(low, let, attend, names)
         low.text.add("else")
         with low.block():
             _library_back(low, let, gradient, frame, taken, arriving, list(names.values()))
@@ -115,6 +116,16 @@ def _kernel_back(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, v
         _library_back(low, let, gradient, frame, taken, arriving, list(names.values()))
     for variable, code in finished.items():
         low.text.assign(variable, code)
+
+
+def _promote(low: Lowering, let: ir.Let, attend: Attend, names: dict[str, str]) -> None:
+    """The gradients of a kernel that takes products in other dtypes than that of the definition, in this one."""
+    dot = attend.scores.dot
+    assert dot is not None
+    compared, carried = products_of(low, let, attend, (dot,))
+    for (_, name), dtype in zip(names.items(), (compared, compared, carried), strict=True):
+        if name != "_" and dtype != low.dtypes[let.name]:
+            low.text.update(name, low.text.dialect.narrow(Name(name), low.dtypes[let.name]))
 
 
 def _library_back(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate
+from ..ir.types import Coordinate, Dtype
 from ..ir.walk import renamed_apart, walk
 from ..plan.steps import Attend
 from ..records import dataclass
@@ -67,11 +67,17 @@ def key_place(let: ir.Let, key: ir.Range) -> Place:
 
 
 def operand(
-    low: Lowering, expr: ir.Expr, row: Coordinate | None, columns: tuple[Coordinate, ...], frame: Frame, let: ir.Let
+    low: Lowering,
+    expr: ir.Expr,
+    row: Coordinate | None,
+    columns: tuple[Coordinate, ...],
+    frame: Frame,
+    let: ir.Let,
+    dtype: Dtype | None = None,
 ) -> Node:
-    """An array of four axes: two batch axes, a row, a column."""
+    """An array of four axes: two batch axes, a row, a column; of the dtype of the definition, unless one is given."""
     value = low.text.short(arrays.as_real(low, operand_value(low, expr, frame.kept)), let.name)
-    dtype = low.dtypes[let.name]
+    dtype = dtype or low.dtypes[let.name]
     if value.dtype != dtype:
         value = low.text.dialect.cast(arrays.as_array(low, value), dtype)
     rows = (row,) if row is not None else ()

@@ -12,9 +12,9 @@ from ..ir import nodes as ir
 from ..ir.pairs import Block
 from ..ir.slices import Slice
 from ..ir.text import shown
-from ..ir.types import Coordinate
+from ..ir.types import SHORT, Coordinate, Dtype
 from ..ir.walk import rebuild, substitute, walk
-from ..plan.gpu import dots_of, ends_of
+from ..plan.gpu import dots_of, ends_of, product_dtypes
 from ..plan.reach import is_counted
 from ..plan.steps import Attend, Attention, Dot, Free, Scores
 from ..plan.target import WIDEST
@@ -63,7 +63,7 @@ def attend_by_triton(
         how["again"] = Tuple(tuple(Name(f"{kernel}_again") for kernel in kernels[:3]))
     if parts.striped:
         how["striped"] = True
-    how |= where_shared(parts, frame)
+    how |= where_shared(parts, frame) | promoted(low, let, parts)
     made = call("attending", String(maker), *kernels, len(parts.dots), Tuple(tuple(levels)), parts.learned, **how)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     code = partial(operands_of, low, let, attend, frame, parts, maker)
@@ -116,7 +116,8 @@ def parts_of(
 ) -> Parts:
     """The score, the guard and the tiles of an attention, as values of a kernel."""
     attention = attend.attention
-    fast = low.dtypes[let.name] in ("f16", "bf16")
+    products = products_of(low, let, attend, dots.values())
+    fast = SHORT.issuperset(products)
     terms = Terms(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast, tiled=True)
     pairs = attend.pairs
     assert pairs is not None
@@ -140,7 +141,18 @@ def parts_of(
     values = terms, tuple(dots.values()), score, scale, allowed
     flows = cotangents, halves, sinking
     chosen = terms.chosen(relation)
-    return Parts(name, relation_of(attention), *values, forward, transposed, *flows, tiled, slant, chosen)
+    return Parts(name, relation_of(attention), products, *values, forward, transposed, *flows, tiled, slant, chosen)
+
+
+def products_of(low: Lowering, let: ir.Let, attend: Attend, dots: Iterable[Dot]) -> tuple[Dtype, ...]:
+    """The dtype of each dot product, and behind these the one of weights times values."""
+    return product_dtypes(dots, attend.attention.value, low.dtypes, low.weak, low.dtypes[let.name])
+
+
+def promoted(low: Lowering, let: ir.Let, parts: Parts) -> dict[str, Part]:
+    """The dtype of the result for the maker of a kernel, where products are taken in others."""
+    dtype = low.dtypes[let.name]
+    return {} if set(parts.products) == {dtype} else {"dtype": low.text.dialect.dtype(dtype)}
 
 
 def _where_kept(expr: ir.Expr, attend: Attend) -> ir.Expr:
@@ -222,26 +234,27 @@ def operands_of(
     arrives, on the way back."""
     key, carry = attend.attention.coordinate, attend.layout.carry
     columns = [tuple(range.coordinate for range in dot.compared) for dot in parts.dots]
-    queries = [
-        operands.operand(low, d.query, frame.row, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)
-    ]
+    *compared, carried = parts.products
+    dots = list(zip(parts.dots, columns, compared, strict=True))
+    queries = [operands.operand(low, dot.query, frame.row, c, frame, let, dtype) for dot, c, dtype in dots]
     single = replace(attend, scores=Scores(parts.dots[0], None))
     alone = len(parts.dots) == 1 and arriving is None  # What flows back to a head of its own is not a group's.
     groups = library_attention.grouped(low, single, frame) if alone else None
     if groups is None:
-        keys = [operands.operand(low, d.key, key, c, frame, let) for d, c in zip(parts.dots, columns, strict=True)]
-        value = operands.operand(low, attend.attention.value, key, carry, frame, let)
+        keys = [operands.operand(low, dot.key, key, c, frame, let, dtype) for dot, c, dtype in dots]
+        value = operands.operand(low, attend.attention.value, key, carry, frame, let, carried)
     else:
-        shared, test, answer, carried = groups
+        shared, test, *sides = groups
         names = low.text.fresh("key"), low.text.fresh("value")
         low.text.add("if", test)
         with low.block():
-            low.text.assign(names[0], operands.operand(low, answer, key, columns[0], shared, let))
-            low.text.assign(names[1], operands.operand(low, carried, key, carry, shared, let))
+            low.text.assign(names[0], operands.operand(low, sides[0], key, columns[0], shared, let, compared[0]))
+            low.text.assign(names[1], operands.operand(low, sides[1], key, carry, shared, let, carried))
         low.text.add("else")
         with low.block():
-            low.text.assign(names[0], operands.operand(low, parts.dots[0].key, key, columns[0], frame, let))
-            low.text.assign(names[1], operands.operand(low, attend.attention.value, key, carry, frame, let))
+            own = parts.dots[0].key, attend.attention.value
+            low.text.assign(names[0], operands.operand(low, own[0], key, columns[0], frame, let, compared[0]))
+            low.text.assign(names[1], operands.operand(low, own[1], key, carry, frame, let, carried))
         keys, value = [Name(names[0])], Name(names[1])
     arrays = [array_of(low, operand, key, frame) for operand in parts.terms.operands]
     for place, operand in enumerate(parts.terms.operands):

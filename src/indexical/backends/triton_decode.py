@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.needs import read_in
-from ..ir.types import Coordinate
+from ..ir.types import SHORT, Coordinate
 from ..plan.decode import Pages, compared, pages_of
 from ..plan.steps import Attend, Scores
 from ..plan.target import WIDEST
@@ -29,6 +29,8 @@ from .triton_ import (
     in_slices,
     inside_tests,
     operands_of,
+    products_of,
+    promoted,
     relation_of,
     scalars,
     where_shared,
@@ -77,7 +79,7 @@ def decoded(
         used.add("pages_inside")
     low.kernels.setdefault("triton_decode", set()).update(used)
     more: dict[str, Part] = {} if frame.total is None else {"totals": Name("True")}
-    more |= where_shared(parts, frame)
+    more |= where_shared(parts, frame) | promoted(low, let, parts)
     made = call("decoding", String(maker), "launch", parts.name, len(parts.dots), **more)
     low.functions.append(Statement(0, 0, "assign", maker, made).shown)
     variable = low.text.fresh(f"{let.name}_rows")
@@ -136,9 +138,9 @@ def _parts(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Page
     each slice of its domain."""
     attention = attend.attention
     dots = compared(attend)
-    fast = low.dtypes[let.name] in ("f16", "bf16")
+    products = products_of(low, let, attend, dots.values())
     row = frame.row if frame.row is not None else NO_ROW
-    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, low), fast)
+    terms = Packed(frame.batch, row, attention.coordinate, dots, partial(host_number, low), SHORT.issuperset(products))
     score, scale = terms.in_base_two(attention.score)
     allowed = in_slices(terms, attend.keys, attention.key)
     bounds = [(_extreme(terms, "max", one.lower), _extreme(terms, "min", one.upper)) for one in attend.keys]
@@ -148,7 +150,7 @@ def _parts(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, pages: Page
     name = low.text.fresh(f"{let.name}_decode")
     sink = None if attention.sink is None else terms.scaled(attention.sink)
     values = terms, tuple(dots.values()), score, scale, allowed
-    return Parts(name, about, *values, (), (), {}, [], None if sink is None else (sink, {}), ()), bounds
+    return Parts(name, about, products, *values, (), (), {}, [], None if sink is None else (sink, {}), ()), bounds
 
 
 # Stands for the coordinate of the queries where there is none: no expression varies with it.
@@ -369,7 +371,8 @@ def _paged_call(
     compares = tuple(range.coordinate for range in dot.compared)
     page, slot = Coordinate("page_of_key"), Coordinate("place_in_page")
     sides = []
-    for read, (_, *axes), columns in zip(reads, pages.reads, (compares, attend.layout.carry), strict=True):
+    of_sides = reads, pages.reads, (compares, attend.layout.carry), parts.products
+    for read, (_, *axes), columns, dtype in zip(*of_sides, strict=True):
         extents = [low.tensors[read.tensor].axes[axis].extent for axis in axes]
         scope, indices = heads.scope, list(read.indices)
         for coordinate, axis, extent in zip((page, slot), axes, extents, strict=True):
@@ -377,7 +380,7 @@ def _paged_call(
             indices[axis] = build.coord(coordinate, read.span)
         pool = Frame((page, heads.batch[-1]), slot, scope, scope)
         expr = build.read(read.tensor, tuple(indices), read.type.kind, read.span)
-        sides.append(operands.operand(low, expr, slot, columns, pool, let))
+        sides.append(operands.operand(low, expr, slot, columns, pool, let, dtype))
     table, place = pages.table, Coordinate("page_of_table")
     scope = _bound(frame.scope, place, low.tensors[table.tensor].axes[pages.axis].extent)
     at = (build.coord(place, table.span) if n == pages.axis else index for n, index in enumerate(table.indices))
@@ -389,7 +392,7 @@ def _paged_call(
     known: dict[str, Node] = {number_name(v): Name(v) for v in (*low.sizes.values(), *scalars(low))}
     known["page_size"] = sizes.number(low, pages.slots)
     numbers = {kind: [known[n] for n, k in parts.terms.numbers.items() if k == kind] for kind in ("whole", "real")}
-    query = operands.operand(low, dot.query, frame.row, compares, frame, let)
+    query = operands.operand(low, dot.query, frame.row, compares, frame, let, parts.products[0])
     tensors = List((query, *sides, *given, rows.code))
     lists = (List(tuple(numbers[kind])) for kind in ("whole", "real"))
     return call(maker, tensors, *lists, sizes.length(low, key, frame.scope))

@@ -8,6 +8,7 @@ from dataclasses import field
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.pairs import Block
+from ..ir.types import Dtype
 from ..plan.steps import Dot
 from ..records import dataclass
 from .code import Node, chain, fill, show
@@ -25,8 +26,9 @@ TOGETHER, MANY_TOGETHER = 512, 2048
 
 @dataclass(frozen=True)
 class Parts:
-    """All that the kernels of one attention are printed from. A score is an exponent of 2 once it is multiplied with
-    `scale`; without one it is the weight itself. `sinking` is what is beside the keys in the sum of the weights, as an
+    """All that the kernels of one attention are printed from. `products` are the dtypes of its dot products, and the one
+    of weights times values. A score is an exponent of 2 once it is multiplied with `scale`; without one it is the weight
+    itself. `sinking` is what is beside the keys in the sum of the weights, as an
     exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
     meet is made, by their places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once
     more, for kernels that add what is the same for all keys later. `chosen` says at which pairs a dot product counts
@@ -34,6 +36,7 @@ class Parts:
 
     name: str
     about: str
+    products: tuple[Dtype, ...]
     terms: Terms
     dots: tuple[Dot, ...]
     score: Cell

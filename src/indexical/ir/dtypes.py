@@ -40,6 +40,12 @@ def _by_order(program: ir.Program, lets: Mapping[str, ir.Let]) -> list[ir.Let]:
     return [lets[name] for name in names]
 
 
+def real_dtype(expr: ir.Expr, dtypes: Mapping[str, Dtype], weak: frozenset[str]) -> Dtype | None:
+    """The dtype of an expression of reals, where tensors have these; None where all that it is made of is weak."""
+    known = {name: None if name in weak else dtype for name, dtype in dtypes.items()}
+    return _of(expr, known, "real")
+
+
 def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype | None:
     """The dtype of an expression; None where only weak things of this kind are in it."""
     if expr.type.kind != kind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from ..ir.domain import Domain, Slice
 from ..ir.dtypes import definition_dtypes
 from ..ir.joins import by_joined
 from ..ir.needs import read_in
-from ..ir.types import SHORT, Coordinate, Dtype
+from ..ir.types import SHORT, Coordinate, Dtype, widest
 from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
@@ -23,7 +23,7 @@ from .duality import chunks_of
 from .experts import group
 from .few import SHORT_ROWS, few_pairs
 from .fuse import fuse
-from .gpu import compares_plainly, limits, refusal
+from .gpu import compares_plainly, limits, refusal, widens_short_products
 from .gradients import Derived, derive
 from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
@@ -91,8 +91,7 @@ def choose(
     if not isolate:
         program, selected = gather_selected(by_joined(with_shared_tables(program)), wanted)
         program, placed = by_places(program, needed_by(program, wanted, {}))
-    reals = _reals(program, dtypes)
-    dtype = next(iter(reals)) if len(reals) == 1 else None
+    dtype = widest(_reals(program, dtypes))
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
     program = derived.program
     puts = {let.name for let in program.lets if find_put(let, program.tensors) is not None}
@@ -150,6 +149,7 @@ def choose(
         *(
             _attend(
                 *(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ())),
+                widens=partial(widens_short_products, dtypes=types, weak=weak, result=types[name]),
                 confined=device != "cuda" or is_asked(lets[name], fused[name], program),
             )
             for name in fused
@@ -411,9 +411,11 @@ def _attend(
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
     confined: bool = True,
+    widens: Callable[[Attend], bool] = lambda _: False,
 ) -> Step:
     """The step that computes an attention, by the best kernel of the target, with the refusals of better ones. What is
-    not finite is `confined` to those who hear it where a kernel sees to that, unless queries count for nothing."""
+    not finite is `confined` to those who hear it where a kernel sees to that, unless queries count for nothing. The
+    library's kernel has one dtype for all: where its result `widens` that of products, they would take the wider one."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -437,7 +439,7 @@ def _attend(
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and not totals:
         attend = replace(attend, few=few_pairs(attend, device))
-    if TRITON in target.kernels and device == "cuda" and way != FUSED and dtype is not None:
+    if TRITON in target.kernels and device == "cuda" and dtype is not None and (way != FUSED or widens(attend)):
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial, step_of
+from ..ir.dtypes import real_dtype
 from ..ir.functions import FUNCTIONS
 from ..ir.text import shown
-from ..ir.types import Coordinate, Dtype
+from ..ir.types import SHORT, Coordinate, Dtype, widest
 from ..ir.walk import children, substitute, walk
 from ..records import dataclass
 from .reach import reach
@@ -66,6 +67,24 @@ def refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
     if tables_of(build.conjunction(attention.guard), row, key):
         return "a guard reads a table at a function of query and key"
     return None
+
+
+def product_dtypes(
+    dots: Iterable[Dot], value: ir.Expr, dtypes: Mapping[str, Dtype], weak: frozenset[str], result: Dtype
+) -> tuple[Dtype, ...]:
+    """The dtype in which each dot product is taken, and behind these the one in which weights are multiplied with
+    values: what promotion gives of both sides. Arrays in the rest of a score widen the `result` and no product."""
+    sides = [*((dot.query, dot.key) for dot in dots), (value,)]
+    return tuple(widest(real_dtype(side, dtypes, weak) for side in both) or result for both in sides)
+
+
+def widens_short_products(attend: Attend, dtypes: Mapping[str, Dtype], weak: frozenset[str], result: Dtype) -> bool:
+    """Whether the result has more bits than any matrix product in it: 16, where an array of the score has 32."""
+    attention, row = attend.attention, attend.row
+    if result != "f32" or row is None:
+        return False
+    dots = [dot for _, dot in dots_of(attention.score, frozenset((row,)), attention.coordinate) if isinstance(dot, Dot)]
+    return SHORT.issuperset(product_dtypes(dots, attention.value, dtypes, weak, result))
 
 
 def compares_plainly(attend: Attend) -> bool:

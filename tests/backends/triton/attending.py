@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from tests.backends.triton.interpreter import patch_once
@@ -208,22 +209,37 @@ ODD, EACH, SILENT = ", odd", ", each odd", ", silent"
 DIAGONALS, TURNS, SQUARE, TALL = ", by diagonals", ", by heads", ", by square tiles", ", by tall tiles"
 # Or the program is its derivative; or keys and values alone want a gradient.
 DERIVED, KEYS = ", derived", ", keys alone"
-DTYPES = {"f32": torch.float32, "f16": torch.float16}
+# The dtype of all arrays of reals; or of some by their names, and of all others by none.
+Dtypes: TypeAlias = "torch.dtype | Mapping[str, torch.dtype]"
+DTYPES: dict[str, Dtypes] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "f16, scores in f32": {"Q": torch.float16, "K": torch.float16, "V": torch.float16, "": torch.float32},
+    "f16, queries in f32": {"Q": torch.float32, "": torch.float16},
+    "f16, values in f32": {"V": torch.float32, "": torch.float16},
+}
 
 
-def drawn(name: str, dtype: torch.dtype, larger: dict[str, int] | None = None) -> dict[str, Any]:
+def dtype_of(array: str, dtypes: Dtypes) -> torch.dtype:
+    """The dtype of an array of reals by its name."""
+    return dtypes if isinstance(dtypes, torch.dtype) else dtypes.get(array, dtypes[""])
+
+
+def drawn(name: str, dtype: Dtypes, larger: dict[str, int] | None = None) -> dict[str, Any]:
     """The arrays of a variant."""
     torch.manual_seed(1)
     variant = VARIANTS[name]
     sizes = {**SIZES, **(larger or LARGER), **variant.sizes}
-    if dtype == torch.float16:  # The widths that matrix units take.
+    if dtype != torch.float32 and dtype != torch.bfloat16:  # The widths that matrix units take.
         sizes |= {"d": 64, "e": 128}
     found: dict[str, Any] = {}
     for tensor in ix.compile(variant.text).ir.inputs:
         if tensor.name in variant.given:
             found[tensor.name] = variant.given[tensor.name](sizes)
         else:
-            found[tensor.name] = torch.randn([sizes[axis.coordinate.name] for axis in tensor.axes]).to(dtype)
+            found[tensor.name] = torch.randn([sizes[axis.coordinate.name] for axis in tensor.axes]).to(
+                dtype_of(tensor.name, dtype)
+            )
     return found
 
 
@@ -233,7 +249,7 @@ def is_learned(array: Any) -> bool:
 
 def errors(
     name: str,
-    dtype: torch.dtype,
+    dtype: Dtypes,
     odd: Sequence[dict[str, int]] = (),
     sizes: dict[str, int] | None = None,
     learned: str = "",
@@ -258,7 +274,9 @@ def errors(
     assert torch.equal(out == -torch.inf, right == -torch.inf)
     out, right = out[right.isfinite()], right[right.isfinite()]
     weight = torch.randn(right.shape, dtype=torch.float64)
+    assert out.dtype == reduce(torch.promote_types, (given[key].dtype for key in reals))
     found = torch.autograd.grad((out * weight.to(out.dtype)).sum(), [given[key] for key in leaves])
+    assert [one.dtype for one in found] == [given[key].dtype for key in leaves]
     expected = torch.autograd.grad((right * weight).sum(), [exact[key] for key in leaves])
     pairs = [(out, right), *zip(found, expected, strict=True)]
     return [float((a.double() - b).abs().max() / max(1.0, float(b.detach().abs().max()))) for a, b in pairs]
@@ -295,12 +313,12 @@ def check_odd_values(program: ix.Program, function: Any, given: dict[str, Any], 
         assert not differs.any(), f"with odd values at {places}, {name} differs at {differs.nonzero()[:6].tolist()}"
 
 
-def derived_errors(name: str, dtype: torch.dtype) -> list[float]:
+def derived_errors(name: str, dtype: Dtypes) -> list[float]:
     """The errors of the gradients of queries, keys and values by a program that is the derivative."""
     program = ix.compile(VARIANTS[name].text)
     derivative = ix.grad(program, "out", ["Q", "K", "V"])
     given = drawn(name, dtype)
-    given["d_out"] = torch.randn(program(**given).shape).to(dtype)
+    given["d_out"] = torch.randn(program(**given).shape).to(dtype_of("d_out", dtype))
     call = replace(derivative._engine.prepare(given, "torch"), device="cuda")
     wanted = derivative.wanted(None)
     plan, module = derivative._engine.emitted(call, wanted, False)

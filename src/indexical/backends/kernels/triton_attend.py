@@ -27,10 +27,12 @@ from .triton_operands import (
 from .triton_tape import Tape, Tapes
 
 
-def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[Tensor, Tensor]:
+def _attend_by_kernels(
+    program: Program, given: Operands, tape: Tape, dtype: torch.dtype | None
+) -> tuple[Tensor, Tensor]:
     """The result (batch, head, row, width), and the logarithm to base 2 of every row's total weight; +inf of none."""
     batch, heads, rows, keys = given.shape
-    out = tape.keep(_result(given.queries[0], given.value))
+    out = tape.keep(_result(given.queries[0], given.value, dtype))
     total = tape.keep(torch.empty((batch, heads, rows), dtype=torch.float32, device=out.device))
     if out.numel() == 0 or keys == 0:
         tape.is_whole = False
@@ -55,14 +57,15 @@ def _attend_by_kernels(program: Program, given: Operands, tape: Tape) -> tuple[T
     return out, total
 
 
-def _result(query: Tensor, value: Tensor) -> Tensor:
-    """An array for the result, laid out in memory as the queries are."""
+def _result(query: Tensor, value: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """An array for the result, laid out in memory as the queries are, and of their dtype unless one is given."""
     width, strides = value.shape[-1], query.stride()
     if width == query.shape[-1] and width % 8 == 0 and query.is_contiguous():
-        return torch.empty_like(query)
+        return torch.empty_like(query, dtype=dtype)
     order = sorted(range(3), key=lambda axis: -strides[axis]) if 0 not in strides else [0, 1, 2]
     shape = [query.shape[axis] for axis in order]
-    whole = query.new_empty((*shape, (width + 7) // 8 * 8)).permute(*(order.index(axis) for axis in range(3)), 3)
+    whole = query.new_empty((*shape, (width + 7) // 8 * 8), dtype=dtype)
+    whole = whole.permute(*(order.index(axis) for axis in range(3)), 3)
     return whole if whole.shape[-1] == width else whole[..., :width]
 
 
@@ -81,10 +84,12 @@ def attending(
     again: tuple[Any, ...] = (),
     striped: bool = False,
     along: tuple[str, ...] = (),
+    dtype: torch.dtype | None = None,
 ) -> Callable[..., Any]:
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
-    A score has so many `dots`, each of a query and a key. With `totals` the function gives the logarithm of what the
+    A score has so many `dots`, each of a query and a key of one dtype. The result has a `dtype` of its own where one is
+    given, as that of a further array may be wider than those in which products are taken. With `totals` the function gives the logarithm of what the
     weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
@@ -98,7 +103,7 @@ def attending(
         if result is None:
             tape = Tape(tensors)
             given = Operands.of(program, tensors, wholes, reals, tape)._replace(owner=forward)
-            result = _attend_by_kernels(program, given, tape)
+            result = _attend_by_kernels(program, given, tape, dtype)
             known.add(tensors, numbers, tape, result[:1] if known is lone_tapes else result)
         return result
 
@@ -117,7 +122,7 @@ def attending(
 
     def fake(tensors: list[Tensor], wholes: list[int], reals: list[float]) -> tuple[Tensor, Tensor]:
         query, value = tensors[0], tensors[2 * dots]
-        return _result(query, value), query.new_empty(query.shape[:3], dtype=torch.float32)
+        return _result(query, value, dtype), query.new_empty(query.shape[:3], dtype=torch.float32)
 
     def run_backward(
         gradients: list[Tensor | None],
@@ -128,6 +133,7 @@ def attending(
         needs: list[bool],
     ) -> list[Tensor]:
         gradient = torch.zeros_like(found[0]) if gradients[0] is None else gradients[0]
+        gradient = gradient.to(tensors[2 * dots].dtype)  # It is multiplied with values.
         gain = None if gradients[1] is None else gradients[1].contiguous()
         all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
         numbers = wholes, reals, needs, tuning_epoch()

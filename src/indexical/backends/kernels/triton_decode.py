@@ -194,7 +194,8 @@ def _split(
         return Split(False, shape, 0, (0, 0), (), (), (), (), 0, 0)
     group = heads // shared
     widths = [x.shape[-1] for x in (*keys, value)]
-    tile_rows, tile_keys, warps, stages = _decoding_tiles(rows * group, max(map(_padded_width, widths)), value.itemsize)
+    itemsize = max(x.itemsize for x in (*keys, value))
+    tile_rows, tile_keys, warps, stages = _decoding_tiles(rows * group, max(map(_padded_width, widths)), itemsize)
     tiles = batch * shared * -(-rows * group // tile_rows)
     splits = _splits(tiles, count, tile_keys, _slots(value.get_device()))
     places = tiles * splits * tile_rows
@@ -231,6 +232,7 @@ class Few(NamedTuple):
     dots: int
     along: tuple[str, ...]
     totals: bool
+    dtype: torch.dtype | None
     splits: dict[tuple[Any, ...], tuple[Split, Iterator[int]]]
     tapes: Tapes
 
@@ -251,7 +253,7 @@ class Few(NamedTuple):
             sides[dots:] = [x[:, :1] for x in sides[dots:]]  # All heads share their keys.
         arrays, value = tensors[own:], sides[-1]
         split, times = self._split((*sides, *arrays), count)
-        out = value.new_empty(split.shape)
+        out = value.new_empty(split.shape, dtype=self.dtype)
         total = value.new_empty(split.shape[:3], dtype=torch.float32) if self.totals else None
         results = [out] if total is None else [out, total]
         if not split.launches:
@@ -275,7 +277,8 @@ class Few(NamedTuple):
 
     def _split(self, everything: Sequence[Tensor], count: int) -> tuple[Split, Iterator[int]]:
         own, value = 2 * self.dots + 1, everything[2 * self.dots]
-        key = (count, value.dtype, value.device, *[x.shape for x in everything], *[x.stride() for x in everything])
+        layouts = [(x.shape, x.stride(), x.itemsize) for x in everything]
+        key = (count, value.device, *layouts)
         known = self.splits.get(key)
         if known is None:
             if len(self.splits) >= _MOST_KNOWN:
@@ -321,14 +324,15 @@ def decoding(
     dots: int,
     totals: bool = False,
     along: tuple[str, ...] = (),
+    dtype: torch.dtype | None = None,
 ) -> Callable[..., Any]:
     """Attention of few queries by this kernel: a function of tensors (as many queries as there are dot products, as
     many keys, values, further arrays), whole numbers and reals. There are as many keys as values, or where these lie in
     pages, so many as are counted. With `totals` it gives the logarithm of what the weights of each query are divided
     by, too, (batch, head, row). Further arrays vary with those of batch `b` and head `h` that `along` names, else with
-    both."""
+    both. The result has the dtype of the values, unless one is given."""
 
-    few = Few(launch, kernel, dots, along, totals, {}, Tapes())
+    few = Few(launch, kernel, dots, along, totals, dtype, {}, Tapes())
 
     def handed_out(found: Sequence[Tensor]) -> Any:
         return tuple(found) if totals else found[0]
@@ -338,7 +342,7 @@ def decoding(
 
     def fake(tensors: Sequence[Tensor], *_: Any) -> Any:
         rows = tensors[0].shape[:3]
-        out = tensors[0].new_empty((*rows, tensors[2 * dots].shape[-1]))
+        out = tensors[2 * dots].new_empty((*rows, tensors[2 * dots].shape[-1]), dtype=dtype)
         return (out, tensors[0].new_empty(rows, dtype=torch.float32)) if totals else out
 
     results = "(Tensor, Tensor)" if totals else "Tensor"

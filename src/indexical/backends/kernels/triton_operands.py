@@ -175,7 +175,12 @@ class Operands(NamedTuple):
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of each dot product and of the values, each with that of its tiles."""
-        return _widths(tuple([key.shape[-1] for key in self.keys]), self.value.shape[-1], self.value.itemsize)
+        return _widths(tuple([(side.shape[-1], side.itemsize) for side in (*self.keys, self.value)]))
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element of the matrices: of the widest of them."""
+        return max([side.itemsize for side in (*self.keys, self.value)])
 
     def constants(self, tiling: Tiling) -> tuple[int, ...]:
         """The constants of a kernel with such tiles. Of `few` queries or keys there is no whole tile; and the tiles of
@@ -189,7 +194,7 @@ class Operands(NamedTuple):
         if INTERPRETED:
             return Tiling(32, 16, 4, 1)
         wide = max(self.widths)
-        if self.value.itemsize > 2:
+        if self.itemsize > 2:
             return Tiling(32, 32, 4, 1)
         return Tiling(128, 64, 8, 2) if wide <= 128 else Tiling(32, 32, 4, 2)
 
@@ -198,7 +203,7 @@ class Operands(NamedTuple):
         widths = self.widths
         many = self.work in ("marked", "slanted") and self.value.shape[2] >= 8192
         work = f"{self.work}, many" if many else self.work
-        usual = _tilings(max(widths[1:-1:2]), widths[-1], self.value.itemsize, work)
+        usual = _tilings(max(widths[1:-1:2]), widths[-1], self.itemsize, work)
         if choices is None:
             return usual
         first, second, third = choices.tilings(self.owner, (widths, self.group, self.value.dtype), usual)
@@ -213,8 +218,8 @@ def _at_every_head(array: Tensor, axes: str, batch: int, heads: int) -> Tensor:
 
 
 @functools.cache
-def _widths(compared: tuple[int, ...], carried: int, itemsize: int) -> tuple[int, ...]:
-    return tuple(itertools.chain(*((width, tile_width(width, itemsize)) for width in (*compared, carried))))
+def _widths(sides: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    return tuple(itertools.chain(*((width, tile_width(width, itemsize)) for width, itemsize in sides)))
 
 
 # From so many labels on, looked through for one table or another, their spans are found first.
