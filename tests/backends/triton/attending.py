@@ -230,7 +230,7 @@ def drawn(name: str, dtype: Dtypes, larger: dict[str, int] | None = None) -> dic
     torch.manual_seed(1)
     variant = VARIANTS[name]
     sizes = {**SIZES, **(larger or LARGER), **variant.sizes}
-    if dtype != torch.float32 and dtype != torch.bfloat16:  # The widths that matrix units take.
+    if torch.float16 in (dtype_of("Q", dtype), dtype_of("K", dtype)):  # The widths that matrix units take.
         sizes |= {"d": 64, "e": 128}
     found: dict[str, Any] = {}
     for tensor in ix.compile(variant.text).ir.inputs:

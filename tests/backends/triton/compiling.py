@@ -1,6 +1,7 @@
 """The attention kernels of some variants compiled for a Hopper GPU, which need not be there: one JSON line a kernel.
 
-Run in a process of its own: `python -m tests.backends.triton.compiling 128 window "soft cap"`.
+Run in a process of its own: `python -m tests.backends.triton.compiling 128 window "soft cap"`. All reals have 16 bits,
+but for those that a word behind the name of a variant gives 32: "ALiBi; scores", "ALiBi; queries" or "ALiBi; values".
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ POINTERS = {
     torch.bool: "*i1",
 }
 SIZES = {"i": 512, "j": 512, "r": 1023}
+WIDE: dict[str, dict[str, torch.dtype]] = {
+    "": {"": torch.bfloat16},
+    "scores": {"Q": torch.bfloat16, "K": torch.bfloat16, "V": torch.bfloat16, "": torch.float32},
+    "queries": {"Q": torch.float32, "": torch.bfloat16},
+    "values": {"V": torch.float32, "": torch.bfloat16},
+}
 
 
 def compiled(
@@ -98,9 +105,10 @@ def main(width: str, *names: str) -> None:
         made = [torch.ones(2, 2, 100, int(width), dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
         rate = torch.ones(2, 1, 1, requires_grad=True)
         chunk_products(*made, rate=rate, kernels=chunk_kernels).sum().backward()
-    for name in names if names != ("chunks",) else ():
+    for asked in names if names != ("chunks",) else ():
+        name, _, wide = asked.partition("; ")
         program = ix.compile(VARIANTS[name].text)
-        given = drawn(name, torch.bfloat16, {**SIZES, "d": int(width), "e": int(width)})
+        given = drawn(name, WIDE[wide], {**SIZES, "d": int(width), "e": int(width)})
         call = replace(program._engine.prepare(given, "torch"), device="cuda")
         wanted = program.wanted(None)
         module = program._engine.emitted(call, wanted, False)[1]
