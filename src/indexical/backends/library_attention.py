@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial
-from ..ir.types import Coordinate
+from ..ir.types import SHORT, Coordinate
 from ..plan.steps import Attend
 from . import contraction, operands, sizes
 from .base import Value
@@ -22,10 +24,18 @@ def fused(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     scale, query = operands.scale(low, attend)
     compared = tuple(range.coordinate for range in dot.compared)
     groups = grouped(low, attend, frame)
-    q = operands.operand(low, query, frame.row, compared, frame, let)
     keywords = scaling(attend, scale)
     kernel = Name(low.text.helper("attend"))
     library = low.text.dialect.attention
+    apart = _heads_apart(low, let, attend, frame) if groups is None and library is not None else None
+    if apart is not None:
+        frame, shared = apart
+        q = operands.operand(low, query, frame.row, compared, frame, let)
+        k = operands.operand(low, dot.key, attend.attention.coordinate, compared, shared, let)
+        v = operands.operand(low, attend.attention.value, attend.attention.coordinate, attend.layout.carry, shared, let)
+        code = Call(kernel, (q, k, v), (*keywords, ("enable_gqa", Name("True"))))
+        return operands.restored(low, code, let, attend, frame)
+    q = operands.operand(low, query, frame.row, compared, frame, let)
     if groups is not None:
         shared, test, key, answer = groups
         k = operands.operand(low, key, attend.attention.coordinate, compared, shared, let)
@@ -82,6 +92,23 @@ def scaling(attend: Attend, scale: Node) -> tuple[tuple[str, Node], ...]:
     """The arguments that the library's kernel takes by name."""
     causal = (("is_causal", Name("True")),) if attend.shape == "causal" else ()
     return (*causal, ("scale", scale))
+
+
+def _heads_apart(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> tuple[Frame, Frame] | None:
+    """Heads that share keys and values and have axes of their own, `Q[b, g, r, i, d]` and `K[b, g, j, d]`: the frame of
+    queries, with these axes last among the heads, and that of keys and values, without them. For arrays of 16 bits: on
+    a GPU, kernels of the library for others take no groups, and would build all scores."""
+    assert attend.scores.dot is not None
+    sides = attend.scores.dot.key.type.coordinates | attend.attention.value.type.coordinates
+    own = tuple(axis for axis in frame.batch if axis not in sides)
+    if not own or low.dtypes[let.name] not in SHORT:
+        return None
+    shared = tuple(axis for axis in frame.batch if axis in sides)
+    heads = len(shared) > 1
+    return (
+        replace(frame, batch=(*shared, *own), heads=heads + len(own)),
+        replace(frame, batch=shared, heads=int(heads)),
+    )
 
 
 def grouped(low: Lowering, attend: Attend, frame: Frame) -> tuple[Frame, Node, ir.Expr, ir.Expr] | None:

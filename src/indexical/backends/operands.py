@@ -21,13 +21,15 @@ from .values import aligned, spaced
 class Frame:
     """The four axes that kernels take: two batch axes, the query axis, and a last one. Queries, keys and values are
     read at pairs that the guards keep: `kept` is the `scope` with these guards. `total` is the variable for the
-    logarithm of what the weights of each query are divided by, where that is wanted: batch axes and the query axis."""
+    logarithm of what the weights of each query are divided by, where that is wanted: batch axes and the query axis. The
+    last so many of the batch axes are `heads`, which become the second of the two."""
 
     batch: tuple[Coordinate, ...]
     row: Coordinate | None
     scope: Scope
     kept: Scope
     total: str | None = None
+    heads: int = 1
 
 
 def add_helper(low: Lowering, name: str, text: str) -> str:
@@ -94,16 +96,20 @@ def operand(
         code = fill("{x}[..., None]", x=code)
     if len(columns) > 1:
         code = low.text.dialect.flatten(code, -len(columns), -1)
-    return folded_batch(low, code, len(frame.batch))
+    return folded_batch(low, code, len(frame.batch), frame.heads)
 
 
-def folded_batch(low: Lowering, code: Node, count: int) -> Node:
-    """The batch axes, as two."""
+def folded_batch(low: Lowering, code: Node, count: int, heads: int = 1) -> Node:
+    """The batch axes, as two: the second is made of the last so many of them."""
     if count == 0:
         return fill("{x}[None, None]", x=code)
-    if count == 1:
+    lead = count - heads
+    if heads > 1:
+        code = low.text.dialect.flatten(code, lead, count - 1)
+    code = spaced(code, [*[ALL] * lead, *[NONE] * (heads == 0)])
+    if lead == 0:
         return fill("{x}[None]", x=code)
-    return code if count == 2 else low.text.dialect.flatten(code, 0, count - 2)
+    return code if lead == 1 else low.text.dialect.flatten(code, 0, lead - 1)
 
 
 def restored(low: Lowering, code: Node, let: ir.Let, attend: Attend, frame: Frame) -> Value:
@@ -131,11 +137,14 @@ def with_total(low: Lowering, code: Node, let: ir.Let, frame: Frame, folded: boo
 
 def unfolded_batch(low: Lowering, code: Node, frame: Frame) -> Node:
     """An array whose first two axes were folded batch axes, with the axes that they were made of."""
-    if len(frame.batch) < 2:
-        return fill("{x}[0]" if frame.batch else "{x}[0, 0]", x=code)
-    if len(frame.batch) == 2:
-        return code
-    return low.text.dialect.unflatten(code, 0, sizes.shape(low, frame.batch[:-1], frame.scope), low.text)
+    if not frame.batch:
+        return fill("{x}[0, 0]", x=code)
+    lead, heads = frame.batch[: -frame.heads], frame.batch[-frame.heads :]
+    if len(heads) > 1:
+        code = low.text.dialect.unflatten(code, 1, sizes.shape(low, heads, frame.scope), low.text)
+    if not lead:
+        return fill("{x}[0]", x=code)
+    return code if len(lead) == 1 else low.text.dialect.unflatten(code, 0, sizes.shape(low, lead, frame.scope), low.text)
 
 
 def unfolded_columns(low: Lowering, code: Node, columns: tuple[Coordinate, ...], frame: Frame) -> Node:
