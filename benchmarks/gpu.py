@@ -117,9 +117,8 @@ def contestants(
         yield "sdpa", inputs, found
     if "flex" in peers and row.flex:
         measured.mask, mask = mask_seconds(row, shape, inputs, device)
-        wide = inputs.widened()
-        if (found := flex(row, shape, wide, mask)) is not None:
-            yield "flex", wide, found
+        if (found := flex(row, shape, inputs, mask)) is not None:
+            yield "flex", inputs, found
     if "eager" in peers and (everyone or not row.flex) and (found := eager(row, shape, inputs)) is not None:
         yield "eager", inputs, found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from statistics import median
@@ -34,21 +34,15 @@ class Inputs:
     def leaves(self, row: Row) -> tuple[Tensor, ...]:
         return self.q, self.k, self.v, *(self.extras[name] for name in row.learned)
 
-    def widened(self) -> Inputs:
-        """The same with slopes, biases and the like in float32, to which FlexAttention adds gradients faster."""
-        extras = {
-            name: x.detach().float().requires_grad_(x.requires_grad) if x.is_floating_point() and x.dim() < 4 else x
-            for name, x in self.extras.items()
-        }
-        return replace(self, extras=extras)
-
 
 def draw(row: Row, shape: Shape, dtype: torch.dtype, device: str, tracked: bool) -> Inputs:
-    """Fresh random numbers, rounded to the dtype."""
+    """Fresh random numbers. Matrices are rounded to the dtype. Slopes, biases, gates and the like, which have
+    fewer than four axes, are float32, as people pass them."""
     torch.manual_seed(shape.keys + shape.queries)
 
     def place(tensor: Tensor, learned: bool = False) -> Tensor:
-        tensor = tensor.to(device, dtype if tensor.is_floating_point() else None)
+        own = dtype if tensor.dim() == 4 else torch.float32
+        tensor = tensor.to(device, own if tensor.is_floating_point() else None)
         return tensor.requires_grad_(learned and tracked)
 
     def normal(heads: int, rows: int) -> Tensor:

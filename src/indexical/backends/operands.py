@@ -144,7 +144,9 @@ def unfolded_batch(low: Lowering, code: Node, frame: Frame) -> Node:
         code = low.text.dialect.unflatten(code, 1, sizes.shape(low, heads, frame.scope), low.text)
     if not lead:
         return fill("{x}[0]", x=code)
-    return code if len(lead) == 1 else low.text.dialect.unflatten(code, 0, sizes.shape(low, lead, frame.scope), low.text)
+    if len(lead) == 1:
+        return code
+    return low.text.dialect.unflatten(code, 0, sizes.shape(low, lead, frame.scope), low.text)
 
 
 def unfolded_columns(low: Lowering, code: Node, columns: tuple[Coordinate, ...], frame: Frame) -> Node:

@@ -26,13 +26,13 @@ TOGETHER, MANY_TOGETHER = 512, 2048
 
 @dataclass(frozen=True)
 class Parts:
-    """All that the kernels of one attention are printed from. `products` are the dtypes of its dot products, and the one
-    of weights times values. A score is an exponent of 2 once it is multiplied with `scale`; without one it is the weight
-    itself. `sinking` is what is beside the keys in the sum of the weights, as an
-    exponent of 2, and the cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that
-    meet is made, by their places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once
-    more, for kernels that add what is the same for all keys later. `chosen` says at which pairs a dot product counts
-    that stands in branches of the score alone."""
+    """All that the kernels of one attention are printed from. `products` are the dtypes of its dot products, and the
+    one of weights times values. A score is an exponent of 2 once it is multiplied with `scale`; without one it is the
+    weight itself. `sinking` is what is beside the keys in the sum of the weights, as an exponent of 2, and the
+    cotangents of the arrays in it. `tiled` are the arrays from which a table of the tiles that meet is made, by their
+    places: one mask, or the labels of queries and of keys, or none. A `slant` is the score once more, for kernels
+    that add what is the same for all keys later. `chosen` says at which pairs a dot product counts that stands in
+    branches of the score alone."""
 
     name: str
     about: str

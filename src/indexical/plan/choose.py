@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
 from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
-from ..ir.dtypes import definition_dtypes
+from ..ir.dtypes import definition_dtypes, real_dtype
 from ..ir.joins import by_joined
 from ..ir.needs import read_in
 from ..ir.types import SHORT, Coordinate, Dtype, widest
@@ -18,12 +18,12 @@ from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
-from .decode import DECODE, decode_refusal
+from .decode import DECODE, decode_refusal, products_in
 from .duality import chunks_of
 from .experts import group
 from .few import SHORT_ROWS, few_pairs
 from .fuse import fuse
-from .gpu import compares_plainly, limits, refusal, widens_short_products
+from .gpu import compares_plainly, limits, refusal
 from .gradients import Derived, derive
 from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
@@ -141,7 +141,8 @@ def choose(
     kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     for name, chunks in carried.items():
         covers = covered((name,), lets, needed)
-        chunks = by_chunk_kernels(chunks, target, device, types[name])
+        sides = (real_dtype(side, types, weak) for side in (chunks.query, chunks.answer, chunks.value))
+        chunks = by_chunk_kernels(chunks, target, device, {widest(sides)})
         kernels[name] = Step(name, CHUNKS, chunk_words(chunks), covers=covers, chunks=chunks)
     library = [
         *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
@@ -149,7 +150,7 @@ def choose(
         *(
             _attend(
                 *(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ())),
-                widens=partial(widens_short_products, dtypes=types, weak=weak, result=types[name]),
+                products=partial(products_in, dtypes=types, weak=weak, result=types[name]),
                 confined=device != "cuda" or is_asked(lets[name], fused[name], program),
             )
             for name in fused
@@ -157,7 +158,7 @@ def choose(
         ),
     ]
     if TRITON in target.kernels and device == "cuda" and not isolate:
-        library = [_decoding(step, {step.definition: types[step.definition]}) for step in library]
+        library = [_decoding(step, types, weak) for step in library]
     for step in library:
         more = (*step.refusals, *uncontracted.get(step.definition, ()))
         covers = covered((step.definition, *step.beside), written, needed)
@@ -411,11 +412,12 @@ def _attend(
     dtype: Dtype | None = None,
     totals: Sequence[Beside] = (),
     confined: bool = True,
-    widens: Callable[[Attend], bool] = lambda _: False,
+    products: Callable[[Attend], Set[Dtype | None]] | None = None,
 ) -> Step:
     """The step that computes an attention, by the best kernel of the target, with the refusals of better ones. What is
     not finite is `confined` to those who hear it where a kernel sees to that, unless queries count for nothing. The
-    library's kernel has one dtype for all: where its result `widens` that of products, they would take the wider one."""
+    library's kernel has one dtype for all: it is not taken where it would widen `products`, which have the dtype of the
+    result unless theirs are given."""
     ranges = {range.coordinate: range for range in let.clauses[0].ranges}
     axes = tuple(axis.coordinate for axis in let.axes)
     layout = lay_out(attention, axes)
@@ -430,16 +432,18 @@ def _attend(
         totals = ((let.name, axes),)
     way, refusals = _way(let, attention, layout, scores, keys, shape, target, bool(totals))
     attend = Attend(attention, layout, scores, domain, keys, shape, totals=tuple(totals))
+    taken_in = {dtype} if products is None else products(attend)
     if isinstance(attention.normaliser, Free) and CHUNKS in target.kernels:
         chunks = chunks_of(attention)
         if not isinstance(chunks, str):
             if TRITON in target.kernels and device == "cuda" and dtype is not None:
-                return _by_length(let, attend, by_chunk_kernels(chunks, target, device, dtype), dtype)
+                return _by_length(let, attend, by_chunk_kernels(chunks, target, device, taken_in), dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
     if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and not totals:
         attend = replace(attend, few=few_pairs(attend, device))
-    if TRITON in target.kernels and device == "cuda" and dtype is not None and (way != FUSED or widens(attend)):
+    by_library = way == FUSED and not _widens(dtype, taken_in)
+    if TRITON in target.kernels and device == "cuda" and dtype is not None and not by_library:
         reason = refusal(attend, {let.name: dtype})
         if reason is None:
             attend = replace(attend, otherwise=way)
@@ -448,6 +452,11 @@ def _attend(
         refusals = (*refusals, Refusal(let.name, TRITON, reason))
     words = words_of(attend, way == FUSED, way == STREAM, target.builds_scores)
     return Step(let.name, way, words, refusals, attend, beside=beside)
+
+
+def _widens(result: Dtype | None, products: Set[Dtype | None]) -> bool:
+    """Whether a kernel with one dtype for all would widen products of 16 bits."""
+    return result not in SHORT and products <= SHORT
 
 
 def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Step:
@@ -463,20 +472,25 @@ def _by_length(let: ir.Let, attend: Attend, chunks: Chunks, dtype: Dtype) -> Ste
     return Step(let.name, TRITON, words, (), attend, chunks=chunks)
 
 
-def by_chunk_kernels(chunks: Chunks, target: Target, device: str, dtype: Dtype) -> Chunks:
+def by_chunk_kernels(chunks: Chunks, target: Target, device: str, products: Set[Dtype | None]) -> Chunks:
     """The chunks, by kernels where these take them: in the range of numbers that states have, which f16 has not."""
-    fits = TRITON in target.kernels and device == "cuda" and dtype == "bf16"
+    fits = TRITON in target.kernels and device == "cuda" and products == {"bf16"}
     return replace(chunks, kernels=fits and chunks.asks is None and not chunks.fades_by_feature)
 
 
-def _decoding(step: Step, dtypes: Mapping[str, Dtype]) -> Step:
-    """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast."""
+def _decoding(step: Step, dtypes: Mapping[str, Dtype], weak: frozenset[str]) -> Step:
+    """The step, with a kernel for few queries where one takes them: for one alone the library's own is as fast, unless
+    it widens products."""
     attend = step.attend
-    if attend is None or (step.kernel == FUSED and (attend.shape != "full" or attend.row is None)):
+    if attend is None:
         return step
-    if decode_refusal(attend, dtypes) is not None:
+    result = dtypes[step.definition]
+    by_library = step.kernel == FUSED and not _widens(result, products_in(attend, dtypes, weak, result))
+    if by_library and (attend.shape != "full" or attend.row is None):
         return step
-    least = 2 if step.kernel == FUSED else 1
+    if decode_refusal(attend, {step.definition: result}) is not None:
+        return step
+    least = 2 if by_library else 1
     return replace(step, words=(*step.words, DECODE), attend=replace(attend, decodes=least))
 
 

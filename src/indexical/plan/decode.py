@@ -8,7 +8,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import walk
 from ..records import dataclass
-from .gpu import dots_of, refusal, unprinted
+from .gpu import dots_of, product_dtypes, refusal, unprinted
 from .scores import dot_of
 from .steps import Attend, Dot, Softmax
 
@@ -24,6 +24,11 @@ def compared(attend: Attend) -> dict[ir.Expr, Dot]:
     sums = [p for p in walk(attend.attention.score) if isinstance(p, ir.Reduce) and p.op == "sum"]
     dots = {expr: dot_of(expr, frozenset[Coordinate](), key) for expr in sums if key in expr.type.coordinates}
     return {expr: dot for expr, dot in dots.items() if isinstance(dot, Dot)}
+
+
+def products_in(attend: Attend, dtypes: Mapping[str, Dtype], weak: frozenset[str], result: Dtype) -> set[Dtype]:
+    """The dtypes in which the products of an attention are taken by a kernel of its own."""
+    return set(product_dtypes(compared(attend).values(), attend.attention.value, dtypes, weak, result))
 
 
 @dataclass(frozen=True, slots=True)

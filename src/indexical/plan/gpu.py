@@ -10,7 +10,7 @@ from ..ir.affine import polynomial, step_of
 from ..ir.dtypes import real_dtype
 from ..ir.functions import FUNCTIONS
 from ..ir.text import shown
-from ..ir.types import SHORT, Coordinate, Dtype, widest
+from ..ir.types import Coordinate, Dtype, widest
 from ..ir.walk import children, substitute, walk
 from ..records import dataclass
 from .reach import reach
@@ -76,15 +76,6 @@ def product_dtypes(
     values: what promotion gives of both sides. Arrays in the rest of a score widen the `result` and no product."""
     sides = [*((dot.query, dot.key) for dot in dots), (value,)]
     return tuple(widest(real_dtype(side, dtypes, weak) for side in both) or result for both in sides)
-
-
-def widens_short_products(attend: Attend, dtypes: Mapping[str, Dtype], weak: frozenset[str], result: Dtype) -> bool:
-    """Whether the result has more bits than any matrix product in it: 16, where an array of the score has 32."""
-    attention, row = attend.attention, attend.row
-    if result != "f32" or row is None:
-        return False
-    dots = [dot for _, dot in dots_of(attention.score, frozenset((row,)), attention.coordinate) if isinstance(dot, Dot)]
-    return SHORT.issuperset(product_dtypes(dots, attention.value, dtypes, weak, result))
 
 
 def compares_plainly(attend: Attend) -> bool:

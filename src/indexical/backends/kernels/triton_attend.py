@@ -89,8 +89,8 @@ def attending(
     """Attention by these kernels, as a function of queries, keys, value, further arrays and numbers.
 
     A score has so many `dots`, each of a query and a key of one dtype. The result has a `dtype` of its own where one is
-    given, as that of a further array may be wider than those in which products are taken. With `totals` the function gives the logarithm of what the
-    weights of each query are divided by, too, (batch, head, row).
+    given: that of a further array may be wider than those in which products are taken. With `totals` the function gives
+    the logarithm of what the weights of each query are divided by, too, (batch, head, row).
     """
     kernels = forward, backward_query, backward_key, backward_table
     program = Program(*kernels, dots, levels, learned, tiled, normalised, work, again, striped, along)
