@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .torch_operator import differentiable, is_plain, row_totals
-from .triton_gradients import empty_like, launch_backward, summed
+from .triton_gradients import empty_like, fitted, launch_backward, summed
 from .triton_operands import (
     Operands,
     Program,
@@ -133,8 +133,9 @@ def attending(
         needs: list[bool],
     ) -> list[Tensor]:
         gradient = torch.zeros_like(found[0]) if gradients[0] is None else gradients[0]
-        gradient = gradient.to(tensors[2 * dots].dtype)  # It is multiplied with values.
+        gradient, unit = fitted(gradient, tensors[2 * dots].dtype)
         gain = None if gradients[1] is None else gradients[1].contiguous()
+        gain = gain if gain is None or unit is None else gain / unit
         all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
         numbers = wholes, reals, needs, tuning_epoch()
         known = backward_tapes.find(all_given, numbers)
@@ -142,9 +143,10 @@ def attending(
         if result is None:
             tape = Tape(all_given)
             given = Operands.of(program, tensors, wholes, reals, tape)._replace(owner=forward)
-            result = launch_backward(program, (gradient, gain), given, found[0], found[1], needs, tape)
+            wide = None if unit is None else torch.float32
+            result = launch_backward(program, (gradient, gain), given, found[0], found[1], needs, tape, wide)
             backward_tapes.add(all_given, numbers, tape, result)
-        return summed(program, tensors, result, needs)
+        return summed(program, tensors, result, needs, unit)
 
     def fake_backward(gradients: list[Tensor], tensors: list[Tensor], *rest: Any) -> list[Tensor]:
         return [empty_like(x) for x, need in zip(tensors, rest[-1], strict=True) if need]

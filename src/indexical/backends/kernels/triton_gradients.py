@@ -36,12 +36,13 @@ def launch_backward(
     total: Tensor,
     needs: Sequence[bool],
     tape: Tape,
+    dtype: torch.dtype | None = None,
 ) -> list[Tensor]:
     """The gradients of queries, keys, value and arrays, in this order, and what those of arrays are summed from. What
-    flows back comes from the result, and from the totals or None."""
+    flows back comes from the result, and from the totals or None. The first three have this `dtype`, or their own."""
     batch, heads, rows, keys = given.shape
     count = len(given.queries)
-    found = [tape.keep(empty_like(x)) for x in (*given.queries, *given.keys, given.value)]
+    found = [tape.keep(x.new_empty(x.shape, dtype=dtype)) for x in (*given.queries, *given.keys, given.value)]
     row_tiles = tile_count(rows, given.tilings[1].rows)
     further = needs[2 * count + 1 :]
     for array, level, learned, need in zip(given.arrays, program.levels, program.learned, further, strict=False):
@@ -60,11 +61,28 @@ def launch_backward(
     return found
 
 
-def summed(program: Program, tensors: Sequence[Tensor], found: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
-    """The gradients that are needed: of queries, keys, value and arrays, in this order."""
+def fitted(gradient: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """What flows back in the dtype of the values, with which it is multiplied, and the unit that it is counted in, or
+    None. Of wider numbers float16 would lose small ones: the largest is at most a unit, which is a power of 2."""
+    if dtype != torch.float16 or gradient.dtype == dtype or gradient.numel() == 0:
+        return gradient.to(dtype), None
+    largest = gradient.abs().amax()
+    unit = torch.exp2(torch.ceil(torch.log2(largest)))
+    unit = torch.where((largest > 0) & unit.isfinite(), unit, 1.0)
+    return (gradient / unit).to(dtype), unit
+
+
+def summed(
+    program: Program, tensors: Sequence[Tensor], found: Sequence[Tensor], needs: Sequence[bool], unit: Tensor | None
+) -> list[Tensor]:
+    """The gradients that are needed: of queries, keys, value and arrays, in this order. They are counted in a unit."""
     result = list(itertools.compress(found, needs))
     first = 2 * program.dots + 1
     at = sum(needs[:first])
+    if unit is not None:
+        matrices = itertools.compress(tensors[:first], needs)
+        result = [part * unit for part in result]
+        result[:at] = [part.to(one.dtype) for part, one in zip(result, matrices, strict=False)]
     for n, level in enumerate(program.levels):
         if needs[first + n]:
             axes = [axis for axis in (0, 1) if "bh"[axis] not in (program.along[n] if program.along else "bh")]
