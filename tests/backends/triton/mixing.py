@@ -56,8 +56,12 @@ def sized(keys: int, queries: int) -> Mapping[str, int]:
 
 @given(st.data())
 def test_attention_and_its_gradients(data: st.DataObject) -> None:
+    """Products of 16 bits are those of kernels of our own where the result has 32: the library's would widen them."""
     case = draw(chosen(data), PRODUCTS, sized(21, 21))
-    check(case, for_a_gpu(case)[1])
+    plan, run = for_a_gpu(case)
+    check(case, run)
+    if case.promoted == torch.float32 and all(case.given[name].dtype == torch.float16 for name in "QKV"):
+        assert all(step.kernel == TRITON for step in plan.steps if step.attend is not None)
 
 
 @given(st.data())
@@ -65,13 +69,3 @@ def test_few_queries(data: st.DataObject) -> None:
     queries = data.draw(st.sampled_from([1, 3]), "queries")
     case = draw(chosen(data), PRODUCTS, sized(70, queries), learns=False)
     check(case, for_a_gpu(case)[1], learns=False)
-
-
-@given(st.data())
-def test_short_products_are_taken_by_kernels_of_their_own(data: st.DataObject) -> None:
-    """Arrays of the score decide nothing of queries, keys and values: these go to the kernel as they are."""
-    case = draw(chosen(data), ("f16",), sized(21, 21))
-    plan, _ = for_a_gpu(case)
-    if case.promoted == torch.float32:
-        (step,) = (step for step in plan.steps if step.attend is not None)
-        assert step.kernel == TRITON

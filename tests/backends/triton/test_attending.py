@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
+MIXED = ("f16, scores in f32", "f16, queries in f32", "f16, values in f32")
+MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6, **dict.fromkeys(MIXED, 1.5e-2)}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
@@ -20,6 +21,7 @@ CASES = {
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],
+    "f16, scores in f32": ["ALiBi, derived", "bias, odd"],
 }
 if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f32"] += [
@@ -45,6 +47,7 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
     CASES["f16"] += ["window", "total", "window, derived", "relative bias", "ALiBi", "sink"]
     CASES["f16"] += ["rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"]
     CASES["f16"] += ["total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"]
+    CASES |= {dtype: ["ALiBi", "sink", "relative bias", "gate, odd", "cap from a tensor, derived"] for dtype in MIXED}
     CASES["compiled"] = ["documents for each batch", "relative bias"]
 
 

@@ -20,6 +20,7 @@ CASES = [
     ("128", ["ALiBi"]),
     *(
         ("128", ["documents for each batch"]),
+        ("128", ["ALiBi; scores"]),
         ("64", ["soft cap"]),
         ("256", ["window"]),
         ("128", ["total", "total beside a sink"]),
