@@ -182,10 +182,8 @@ def _total(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
         axes = inner.sort({*body.axes, order.key})
         total = _running(low, expr, arrays.broadcast(low, body, axes, inner), order, scope)
         neutral = points.neutral(expr.op, total)
-        value = _placed(low, total, neutral, order, inner)
-    else:
-        value = _scanned(low, expr, body, decay, order, inner)
-    return permuted(value, scope.sort(value.axes), low.text)
+        return _placed(low, total, neutral, order, inner)
+    return _scanned(low, expr, body, decay, order, inner)
 
 
 def _mask(low: Lowering, conditions: tuple[ir.Expr, ...], scope: Scope) -> Value | None:
@@ -233,7 +231,6 @@ def _place(low: Lowering, expr: ir.Reduce, found: Prefix, body: Value, inner: Sc
     kept = Name("True") if mask is None else arrays.broadcast(low, mask, axes, inner).code
     code = call(low.text.helper(f"running_{expr.op}"), body.code, kept, axes.index(key))
     places = _placed(low, Value(code, axes, "whole", "i64"), negative(1), found.order, inner)
-    places = permuted(places, scope.sort(places.axes), low.text)
     places = _where_asked(low, places, negative(1), found, scope)
     return points.place(low, expr, places, inner, scope, _all_hear(low, found, inner))
 
@@ -289,8 +286,9 @@ def _row(low: Lowering, number: Node, value: Value, at: int, inner: Scope) -> No
 
 
 def _placed(low: Lowering, total: Value, neutral: Node | None, order: Order, inner: Scope) -> Value:
-    """The totals at the queries. `neutral` is the one of no keys; with None it stands before the others already, or
-    behind them where they run backward."""
+    """The totals at the queries, whose axis may have another place in the order of axes than that of the keys.
+    `neutral` is the total of no keys; with None it stands before the others already, or behind them where they run
+    backward."""
     at = total.axes.index(order.key)
     first, last, count = _reach(low, order, inner)
     least, most = (number(1), count) if order.forward else (number(0), count - 1)
@@ -303,7 +301,7 @@ def _placed(low: Lowering, total: Value, neutral: Node | None, order: Order, inn
         inside = _are_between(low, (first, last), (least, most), inner)
     axes = tuple(order.query if axis == order.key else axis for axis in total.axes)
     if inside and first == least and last == most and not sizes.may_be_reversed(low, order.key, inner):
-        return total.but(total.code, axes=axes)
+        return permuted(total.but(total.code, axes=axes), inner.sort(axes), low.text)
     start = sizes.plain_number(low, first - least, inner).code
     queries = sizes.length(low, order.query, inner)
     if inside:
@@ -311,7 +309,8 @@ def _placed(low: Lowering, total: Value, neutral: Node | None, order: Order, inn
     else:
         end = sizes.length(low, order.key, inner)
         places = method(infix("+", low.text.dialect.arange(ZERO, queries), start), "clip", 0, end)
-    return total.but(sliced(low.text.keep(total, low.label).code, [*[ALL] * at, places]), axes=axes)
+    placed = total.but(sliced(low.text.keep(total, low.label).code, [*[ALL] * at, places]), axes=axes)
+    return permuted(placed, inner.sort(axes), low.text)
 
 
 def _are_between(

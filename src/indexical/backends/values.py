@@ -15,6 +15,7 @@ def aligned(value: Value, axes: tuple[Coordinate, ...]) -> Value:
     """The value with a place for every one of these axes, so that it broadcasts against them."""
     if not value.axes:
         return value
+    assert value.axes == tuple(axis for axis in axes if axis in value.axes), "axes are in the order of their scope"
     used = axes[axes.index(value.axes[0]) :]
     slots: list[Node] = [ALL if axis in value.axes else NONE for axis in used]
     if NONE not in slots:
