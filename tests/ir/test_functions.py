@@ -320,8 +320,8 @@ def test_where_it_is_steep_and_whether_it_settles(row: Function) -> None:
     program(row)(leaf).sum().backward()
     at_edge, *beyond = leaf.grad.tolist()
     assert (0 in row.steep) == (not math.isfinite(at_edge))
-    reached = [found for found, side in zip(beyond, (math.inf, -math.inf), strict=True) if side in row.domain]
-    assert row.settled == (not any(map(math.isnan, reached)))
+    sides = {math.inf: beyond[0], -math.inf: beyond[1]}
+    assert set(row.unsettled_at) == {s for s in sides if s in row.domain and not math.isfinite(sides[s])}
 
 
 # -------------------------------------------------------------------------------- what the compiler does

@@ -111,7 +111,7 @@ def poles(low: Lowering, expr: ir.Map, scope: Scope) -> Iterator[tuple[int, int]
     for at, argument in enumerate(expr.arguments):
         beside = any(_is_learned(other) for n, other in enumerate(expr.arguments) if n != at)
         read = beside if product else expr.op not in _LINEAR and _is_learned(argument)
-        infinite = ((product and beside) or not row.settled) and removal.may_be_infinite(low, argument)
+        infinite = removal.may_be_infinite(low, argument, REALS if product and beside else row.unsettled_at)
         if at in row.steep and (_is_learned(argument) or (beside and _may_be_zero(low, argument, scope))):
             yield at, 1
         elif infinite or (read and may_be_undefined(low, argument)):  # Slopes read it.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.safety import infinities
+from ..ir.operations import REALS
 from ..ir.removal import removal, removal_of
 from ..ir.walk import at, renamed_apart, walk
 from .base import Value
@@ -62,9 +63,9 @@ def may_remove(low: Lowering, tensor: str) -> bool:
     return low.removable[tensor]
 
 
-def may_be_infinite(low: Lowering, expr: ir.Expr) -> bool:
-    """Whether this may be infinite at points that a guard removed."""
-    return bool(infinities(expr, low.lets, low.infinite))
+def may_be_infinite(low: Lowering, expr: ir.Expr, sides: Collection[float] = REALS) -> bool:
+    """Whether this may be one of these infinities at points that a guard removed."""
+    return not infinities(expr, low.lets, low.infinite).isdisjoint(sides)
 
 
 def removal_condition(low: Lowering, expr: ir.Expr) -> ir.Expr | None:

@@ -65,7 +65,7 @@ _FUNCTIONS = (
     Function(
         name="exp", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(0, INF), finite=False, nonfinite_at=(INF,),
-        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=(INF,), trend="rising", parity="neither",
         value=elementary.guarded(math.exp), definition=None,
         slope="y",
         unstable=(),
@@ -75,7 +75,7 @@ _FUNCTIONS = (
     Function(
         name="log", arity=1, keeps_whole=False, exact=False,
         domain=(0, INF), values=REALS, finite=False, nonfinite_at=REALS,
-        present=FIRST, undefined=FIRST, steep=FIRST, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=FIRST, steep=FIRST, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.guarded(elementary.log), definition=None,
         slope="1 / x",
         unstable=(
@@ -91,7 +91,7 @@ _FUNCTIONS = (
     Function(
         name="sqrt", arity=1, keeps_whole=False, exact=False,
         domain=(0, INF), values=(0, INF), finite=False, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=FIRST, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.guarded(math.sqrt), definition=None,
         slope="0.5 / y",
         unstable=(),
@@ -101,7 +101,7 @@ _FUNCTIONS = (
     Function(
         name="rsqrt", arity=1, keeps_whole=False, exact=False,
         domain=(0, INF), values=(0, INF), finite=False, nonfinite_at=(-INF,),
-        present=FIRST, undefined=FIRST, steep=FIRST, settled=True, trend="falling", parity="neither",
+        present=FIRST, undefined=FIRST, steep=FIRST, unsettled_at=(), trend="falling", parity="neither",
         value=elementary.guarded(elementary.rsqrt), definition=None,
         slope="-0.5 * y / x",
         unstable=(),
@@ -111,7 +111,7 @@ _FUNCTIONS = (
     Function(
         name="tanh", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-1, 1), finite=True, nonfinite_at=(),
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="odd",
         value=math.tanh, definition=None,
         slope="1 - y * y",
         unstable=(),
@@ -121,7 +121,7 @@ _FUNCTIONS = (
     Function(
         name="sigmoid", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(0, 1), finite=True, nonfinite_at=(),
-        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.sigmoid, definition=None,
         slope="y * (1 - y)",
         unstable=(),
@@ -132,7 +132,7 @@ _FUNCTIONS = (
     Function(
         name="relu", arity=1, keeps_whole=True, exact=True,
         domain=REALS, values=(0, INF), finite=True, nonfinite_at=(INF,),
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.relu, definition=None,
         slope=(("1", "x > 0"),),
         unstable=(),
@@ -142,7 +142,7 @@ _FUNCTIONS = (
     Function(
         name="gelu", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-0.17, INF), finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=REALS, trend=UNKNOWN, parity="neither",
         value=elementary.gelu, definition=None,
         slope="(1 + erf(x / sqrt(2))) / 2 + x * exp(-(x * x) / 2) / sqrt(6.283185307179586)",
         unstable=(),
@@ -154,7 +154,7 @@ _FUNCTIONS = (
     Function(
         name="silu", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-0.279, INF), finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=REALS, trend=UNKNOWN, parity="neither",
         value=lambda x: x * elementary.sigmoid(x), definition=None,
         slope="sigmoid(x) * (1 + x * (1 - sigmoid(x)))",
         unstable=(),
@@ -164,7 +164,7 @@ _FUNCTIONS = (
     Function(
         name="softplus", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(0, INF), finite=True, nonfinite_at=(INF,),
-        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.softplus, definition="log(1 + exp(x))",
         slope="sigmoid(x)",
         unstable=(),
@@ -180,7 +180,7 @@ _FUNCTIONS = (
     Function(
         name="log_sigmoid", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-INF, 0), finite=True, nonfinite_at=(-INF,),
-        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=lambda x: -elementary.softplus(-x), definition="-log(1 + exp(-x))",
         slope="sigmoid(-x)",
         unstable=(),
@@ -195,7 +195,7 @@ _FUNCTIONS = (
     Function(
         name="exp2", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(0, INF), finite=False, nonfinite_at=(INF,),
-        present=FIRST, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=(INF,), trend="rising", parity="neither",
         value=elementary.guarded(math.exp2), definition="exp(x * log(2))",
         slope="y * log(2)",
         unstable=(),
@@ -205,7 +205,7 @@ _FUNCTIONS = (
     Function(
         name="expm1", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-1, INF), finite=False, nonfinite_at=(INF,),
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(INF,), trend="rising", parity="neither",
         value=elementary.guarded(math.expm1), definition="exp(x) - 1",
         slope="exp(x)",
         unstable=(),
@@ -215,7 +215,7 @@ _FUNCTIONS = (
     Function(
         name="log1p", arity=1, keeps_whole=False, exact=False,
         domain=(-1, INF), values=REALS, finite=False, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=FIRST, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=FIRST, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.guarded(elementary.log1p), definition="log(1 + x)",
         slope="1 / (1 + x)",
         unstable=(("log1p(exp(x))", "softplus(x)"), ("log1p(-sigmoid(x))", "log_sigmoid(-x)")),
@@ -225,7 +225,7 @@ _FUNCTIONS = (
     Function(
         name="abs", arity=1, keeps_whole=True, exact=True,
         domain=REALS, values=(0, INF), finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend=UNKNOWN, parity="even",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend=UNKNOWN, parity="even",
         value=abs, definition=None,
         slope=(("1", "x > 0"), ("-1", "x < 0")),
         unstable=(),
@@ -235,7 +235,7 @@ _FUNCTIONS = (
     Function(
         name="sin", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-1, 1), finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="odd",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=REALS, trend=UNKNOWN, parity="odd",
         value=elementary.guarded(math.sin), definition=None,
         slope="cos(x)",
         unstable=(),
@@ -245,7 +245,7 @@ _FUNCTIONS = (
     Function(
         name="cos", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-1, 1), finite=True, nonfinite_at=REALS,
-        present=FIRST, undefined=NONE, steep=NONE, settled=False, trend=UNKNOWN, parity="even",
+        present=FIRST, undefined=NONE, steep=NONE, unsettled_at=REALS, trend=UNKNOWN, parity="even",
         value=elementary.guarded(math.cos), definition=None,
         slope="-sin(x)",
         unstable=(
@@ -258,7 +258,7 @@ _FUNCTIONS = (
     Function(
         name="erf", arity=1, keeps_whole=False, exact=False,
         domain=REALS, values=(-1, 1), finite=True, nonfinite_at=(),
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="odd",
         value=math.erf, definition=None,
         slope="2 * exp(-(x * x)) / sqrt(3.141592653589793)",
         unstable=(),
@@ -268,7 +268,7 @@ _FUNCTIONS = (
     Function(
         name="floor", arity=1, keeps_whole=False, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.keep_unbounded(math.floor), definition=None,
         slope="0",
         unstable=(),
@@ -278,7 +278,7 @@ _FUNCTIONS = (
     Function(
         name="ceil", arity=1, keeps_whole=False, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.keep_unbounded(math.ceil), definition=None,
         slope="0",
         unstable=(),
@@ -288,7 +288,7 @@ _FUNCTIONS = (
     Function(
         name="round", arity=1, keeps_whole=False, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=NONE, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="odd",
+        present=NONE, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="odd",
         value=elementary.keep_unbounded(round), definition=None,
         slope="0",
         unstable=(),
@@ -298,7 +298,7 @@ _FUNCTIONS = (
     Function(
         name="clamp", arity=3, keeps_whole=True, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend=UNKNOWN, parity="neither",
+        present=EVERY, undefined=NONE, steep=NONE, unsettled_at=(), trend=UNKNOWN, parity="neither",
         value=elementary.clamp, definition=None,
         slope=None,
         unstable=(),
@@ -310,7 +310,7 @@ _FUNCTIONS = (
     Function(
         name="max", arity=None, keeps_whole=True, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=EVERY, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.largest, definition=None,
         slope=None,
         unstable=(),
@@ -320,7 +320,7 @@ _FUNCTIONS = (
     Function(
         name="min", arity=None, keeps_whole=True, exact=True,
         domain=REALS, values=REALS, finite=True, nonfinite_at=REALS,
-        present=EVERY, undefined=NONE, steep=NONE, settled=True, trend="rising", parity="neither",
+        present=EVERY, undefined=NONE, steep=NONE, unsettled_at=(), trend="rising", parity="neither",
         value=elementary.smallest, definition=None,
         slope=None,
         unstable=(),

@@ -43,7 +43,7 @@ class Operation:
     present: range  # The arguments that may not be absent: with 0 in place of one, it need not be 0.
     undefined: range  # The arguments at which it may have no finite value for 0.
     steep: range  # The arguments by which its slope has no bound near some finite point.
-    settled: bool  # It has a slope at infinity.
+    unsettled_at: tuple[float, ...]  # The infinities at which it has no finite slope.
 
     @property
     def total(self) -> bool:
@@ -113,10 +113,10 @@ _SUM = Operation(
     present=NONE,
     undefined=NONE,
     steep=NONE,
-    settled=True,
+    unsettled_at=(),
 )
 _QUOTIENT = replace(_SUM, name="/", domain=UNKNOWN, finite=False, present=SECOND, undefined=SECOND, steep=SECOND)
-_POWER = replace(_QUOTIENT, name="**", present=EVERY, undefined=EVERY, steep=FIRST)
+_POWER = replace(_QUOTIENT, name="**", present=EVERY, undefined=EVERY, steep=FIRST, unsettled_at=REALS)
 _CONDITION = replace(_SUM, name="&&", keeps_whole=False, exact=True, values=(0, 1), nonfinite_at=())
 CAST: Final = replace(_SUM, name="as", keeps_whole=False, domain=UNKNOWN, trend="rising")
 
@@ -129,7 +129,7 @@ OPERATORS: Final[Mapping[str, Operation]] = {
         replace(_SUM, name="neg", exact=True, trend="falling"),
         _QUOTIENT,
         replace(_QUOTIENT, name="//", finite=True, nonfinite_at=(), steep=NONE),
-        replace(_QUOTIENT, name="%", steep=NONE, settled=False),
+        replace(_QUOTIENT, name="%", steep=NONE, unsettled_at=REALS),
         _POWER,
         # A constant: an operation of no arguments, whose digits each number type has its own way.
         replace(_SUM, name="pi", keeps_whole=False, values=(3, 4), nonfinite_at=()),
