@@ -181,7 +181,7 @@ def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Ch
 
 def unless_keyless(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
     """The rows of an attention that is a quotient: NaN where there are no keys at all."""
-    some = low.value(has_keys(attend.attention), frame.scope)
+    some = low.value(has_keys(attend.attention.key), frame.scope)
     value = low.text.named(value, f"{let.name}_rows")
     return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
 

@@ -29,6 +29,7 @@ from ..ir.algebra.normal import (
     times,
 )
 from ..ir.algebra.normalize import Algebra
+from ..ir.algebra.predicates import holds_exponential
 from ..ir.algebra.sums import opened
 from ..ir.algebra.writing import named, written
 from ..ir.context import Trail, visit_clause
@@ -72,6 +73,8 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
         return "what its weights are made of grows too large when it is written out"
     if found is None:
         return None
+    if any(holds_exponential(atom) for atom, _ in found.outside.factors):
+        return "a sum of exponentials outside of it might overflow where what is written does not"
     placements: list[Placement] = []
 
     def place(one: Gathered) -> ir.Read | str:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
-from ..ir.algebra.normal import ONE, Form, under
+from ..ir.algebra.normal import ONE, ZERO, Form, form, under
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import is_normalized
 from ..ir.algebra.safety import is_open
@@ -22,7 +22,7 @@ from ..ir.walk import is_bare, renamed_apart, substitute, walk
 from ..records import dataclass
 from ..source import Span
 from .steps import Attention, Free, Normaliser, Softmax, Softpick
-from .weights import Gathered
+from .weights import Gathered, holds_extreme
 
 Names = Mapping[Coordinate, Coordinate]
 
@@ -98,9 +98,7 @@ def body_of(attention: Attention, stated: bool, span: Span) -> ir.Expr:
     total = build.reduce("sum", (key,), body, None, "real", span)
     if attention.empty == "zero":
         return total
-    some = has_keys(attention)
-    if attention.empty == "nan" and guard is not None:
-        some = build.reduce("any", (key,), guard, None, "bool", span)
+    some = has_keys(key, guard if attention.empty == "nan" else None)
     one = build.select(some, build.whole(1, span), build.whole(0, span), span)
     return build.apply("/", (total, one), "real", span)
 
@@ -126,8 +124,7 @@ def _beside_sink(
     highest = build.reduce("max", (key,), attention.score, guard, "real", span)
     floor = build.real(Fraction(0), span)
     if picked is not None and picked.origin != "zero":
-        some = has_keys(attention) if guard is None else build.reduce("any", (key,), guard, None, "bool", span)
-        origin: ir.Expr = build.select(some, highest, floor, span)
+        origin: ir.Expr = build.select(has_keys(key, guard), highest, floor, span)
         if picked.origin == "floor":
             origin = build.apply("max", (highest, floor), "real", span)
         sink = build.apply("+", (sink, origin), "real", span)
@@ -153,9 +150,10 @@ def _beside_sink(
 _PARTS = ("relu", "abs")
 
 
-def has_keys(attention: Attention) -> ir.Expr:
-    """Whether there are any keys at all."""
-    key = attention.key
+def has_keys(key: ir.Range, guard: ir.Expr | None = None) -> ir.Expr:
+    """Whether there are any keys at all; with a guard, whether it keeps one."""
+    if guard is not None:
+        return build.reduce("any", (key,), guard, None, "bool", key.span)
     return build.apply("<", (key.lower, key.upper), "bool", key.span)
 
 
@@ -198,6 +196,14 @@ def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> A
     key = ir.Range(names[found.key.coordinate], lower, upper, False, span)
     conditions = tuple(named(condition, taken) for condition in guard)
     sink = None if found.sink is None else shown(found.sink)
+    shifts = [one for one in (found.sink or ZERO).terms if holds_extreme(algebra, form((one,)), span)]
+    if found.sink is not None and shifts and not found.total:
+        # The largest of no scores is -inf, and so is a sink that counts from it. A row without keys is 0 whatever the
+        # sink, if only that is finite.
+        some = has_keys(key, None if found.heard else build.conjunction(conditions))
+        shift = build.select(some, shown(form(shifts)), build.real(Fraction(0), span), span)
+        rest = shown(form(one for one in found.sink.terms if one not in shifts))
+        sink = build.apply("+", (rest, shift), "real", span)
     normaliser: Normaliser = Free() if found.free else Softmax(sink)
     if found.origin is not None and sink is not None:
         normaliser = Softpick(sink, found.origin)

@@ -40,7 +40,7 @@ from .placement import Placement, place_attention
 from .recognize import Place, inside, is_one
 from .scores import lay_out
 from .steps import Attention, Gathering, Recognized, Refusal, Softmax
-from .weights import gather_total
+from .weights import gather_total, holds_extreme
 
 # A definition that is a total, with its axes in coordinates of the attention that computes it; and all by attention.
 Beside: TypeAlias = tuple[str, tuple[Coordinate, ...]]
@@ -104,7 +104,8 @@ def _plainly(expr: ir.Expr) -> ir.Expr:
 @dataclass
 class _Search:
     """The totals of a program: `changed` are the definitions that have some, each with those that go before it, and
-    `scores` what is as large as the scores of each and was read for it."""
+    `scores` what is as large as the scores of each and was read for it; `shifts` are the keys of what all scores of a
+    total shared, and is added to it."""
 
     program: ir.Program
     algebra: Algebra
@@ -112,6 +113,7 @@ class _Search:
     scores: dict[str, set[str]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     made: list[Placement] = field(default_factory=list)
+    shifts: set[str] = field(default_factory=set)
 
     def program_with(self, found: Recognized) -> tuple[ir.Program, dict[str, Attention]]:
         """The program with what was found so far, and all its attentions."""
@@ -197,6 +199,10 @@ class _Search:
             if value is None or any(holds_exponential(atom) for _, term in value.terms for atom, _ in term.factors):
                 return None
             result = plus(result, value)
+        # The largest of no scores is -inf, as the logarithm of no weights is, and one less the other is NaN.
+        left = [one for one in result.terms if one[1].key in self.shifts]
+        if any(holds_extreme(self.algebra, form((one,)), expr.span) for one in left):
+            return None
         return named(written(result, expr.span), (c.name for c in scope)) if self.made else None
 
     def _value(self, number: Number, term: Product, place: Place, expr: ir.Expr) -> Form | None:
@@ -218,6 +224,7 @@ class _Search:
         self.refusals += [Refusal(place.let.name, "guard", doubt, expr.span) for doubt in found.doubts]
         read = single(Leaf(placed.read, f"1{text(placed.read)}", placed.read.type.coordinates, 0))
         left = ZERO if found.inside.exponent is None else found.inside.exponent
+        self.shifts |= {one.key for _, one in left.terms}
         around = product((), None, term.conditions, term.absent, term.skipped)
         return times(form(((number, around),)), plus(read, left))
 

@@ -34,10 +34,13 @@ from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
 from ..ir.algebra.safety import arranged
 from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
 from ..ir.algebra.weights import Total, carried, inlined, log_of, matched, summand, totals
-from ..ir.algebra.writing import written_atom
+from ..ir.algebra.writing import written, written_atom
 from ..ir.context import Trail
+from ..ir.needs import made_of, read_in
 from ..ir.types import NOWHERE, Coordinate
+from ..ir.walk import walk
 from ..records import dataclass
+from ..source import Span
 from .empty_sums import Written, is_undefined
 from .steps import Empty, Origin
 
@@ -47,7 +50,8 @@ class Gathered:
     """A term with an attention in it, and what that is multiplied with: `inside` of the sum over `others`,
     and `outside` of it. `sink` is the logarithm of what is added to the sum of its exponentials; where it is `free`,
     the score is the weight itself; where weights are picked, the sink counts from an `origin`. A `total` is the
-    logarithm of the sum of the exponentials, and gathers nothing."""
+    logarithm of the sum of the exponentials, and gathers nothing. `heard` says that every query of a sink surely has a
+    key, if there are any."""
 
     key: Binder
     score: Form
@@ -63,6 +67,7 @@ class Gathered:
     free: bool = False
     origin: Origin | None = None
     total: bool = False
+    heard: bool = False
 
     @property
     def coordinates(self) -> frozenset[Coordinate]:
@@ -179,6 +184,8 @@ def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
     left = plus(above, below, -1)
     if caution is not None and not is_safe_form(left, caution):
         return "what is left of the exponents may only be evaluated where the guard holds"
+    if sink is not None and holds_extreme(site.algebra, left, span):
+        return "what is left of the exponents may be infinite where a row keeps no key"
     return _described(site, total, key, score, left, share, values, sink)
 
 
@@ -217,7 +224,19 @@ def _described(
     empty: Empty = "zero" if sink is not None else _empty(site, total.sum, key, guard, bool(bounds))
     others = [b for b in others if b not in own]
     number = site.number / Fraction(total.number)
-    return Gathered(key, score, guard, value, empty, tuple(others), inside, outside, number, doubts, sink)
+    heard = sink is not None and (not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard))
+    outer = tuple(others), inside, outside, number, doubts, sink
+    return Gathered(key, score, guard, value, empty, *outer, heard=heard)
+
+
+def holds_extreme(algebra: Algebra, value: Form, span: Span) -> bool:
+    """Whether the largest or the least of some numbers is in this, through definitions too: it may be infinite where a
+    row keeps no key."""
+    exprs = [written(value, span)]
+    names = [name for name in made_of(read_in(*exprs), algebra.lets) if name in algebra.lets]
+    exprs += [clause.body for name in names for clause in algebra.lets[name].clauses]
+    parts = (part for expr in exprs for part in walk(expr))
+    return any(isinstance(part, ir.Reduce) and part.op in ("max", "min") for part in parts)
 
 
 def gather_total(algebra: Algebra, logarithm: Logarithm, trail: Trail, expr: ir.Expr, name: str) -> Gathered | None:

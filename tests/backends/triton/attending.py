@@ -57,6 +57,13 @@ let share[b, h, i, j] = exp(scores[b, h, i, j] - top[b, h, i]) where j <= i;
 let total[b, h, i] = exp(sink[h] * slope[h] - top[b, h, i]) + sum[j](share[b, h, i, j]);
 let out[b, h, i, e] = sum[j](share[b, h, i, j] / total[b, h, i] * V[b, h, j, e]);
 """
+# The first row hears nobody, and its largest score is -inf.
+EPSILON = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3;
+let top[b, h, i] = max[j](scores[b, h, i, j] where j < i);
+let share[b, h, i, j] = exp(scores[b, h, i, j] - top[b, h, i]) where j < i;
+let out[b, h, i, e] = sum[j](share[b, h, i, j] * V[b, h, j, e]) / (0.1 + sum[j](share[b, h, i, j]));
+"""
 PLAIN = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
 let scores[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / 3;
 let weights[b, h, i, j] = WEIGHTS where j < i;
@@ -79,6 +86,7 @@ VARIANTS = {
     "three batch axes": Variant(THREE, ""),
     "two dot products": Variant(TWO, "", sizes={"f": 6}),
     "sink": Variant(SINK, ""),
+    "epsilon": Variant(EPSILON, ""),
     "sink, queries bent": Variant(
         SINK.replace("slope[h] * (i - j)", "log_sigmoid(exp(-abs(u[b, h, i]) / 3))").replace(
             "slope[h];", "slope[h], u[b, h, i];", 1

@@ -17,7 +17,7 @@ CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
         *("branches, odd", "curved slopes", "numbers compared", "poles at keys ahead"),
-        *("sink, queries bent", "total beside a sink, keys alone"),
+        *("sink, queries bent", "total beside a sink, keys alone", "epsilon"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],

@@ -142,7 +142,7 @@ def _heard(allowed: Tensor, block: Span) -> Tensor:
 
 def _slab(tensor: Tensor, span: Span, wide: torch.dtype) -> Tensor:
     part = tensor[..., span[0] : span[1], :]
-    return part.to(wide).reshape(-1, *part.shape[-2:])
+    return part.to(wide).reshape(math.prod(part.shape[:-2]), *part.shape[-2:])
 
 
 class _Running:
@@ -208,7 +208,7 @@ def _stream(
     out = value.new_zeros(*lead, size, width)
     kept = [value.new_full((*lead, size), math.inf, dtype=wide) for _ in range(scoring.outputs - 1)]
     height, breadth = _block_shape(count, value.device)
-    for start in range(0, size if value.numel() else 0, height):
+    for start in range(0, size if count else 0, height):
         rows = (start, min(start + height, size))
         gathered = value.new_zeros((*lead, rows[1] - start, width), dtype=wide)
         beside = None if sink is None else _beside(sink, value, rows, wide)
@@ -221,7 +221,7 @@ def _stream(
             carried = _slab(value, keys, wide)
             if bounds.captured and allowed is not None:  # What nobody hears is there, and may be anything.
                 carried = carried.masked_fill(_heard(allowed, keys)[:, None] == 0, 0.0)
-            gathered.view(count, -1, width).baddbmm_(weights, carried)
+            gathered.view(count, rows[1] - start, width).baddbmm_(weights, carried)
         for whole, part in zip(kept, () if running is None else running.finish(), strict=True):
             whole[..., start : rows[1]] = part.squeeze(-1)
         out[..., start : rows[1], :] = gathered
@@ -300,10 +300,10 @@ def _stream_backward(
     gradients = _zeros(arrays, needs[2:])
     to_value = value.new_zeros((count, *value.shape[-2:]), dtype=wide)
     height, breadth = _block_shape(count, value.device)
-    for start in range(0, size if value.numel() else 0, height):
+    for start in range(0, size if count else 0, height):
         rows = (start, min(start + height, size))
         given = gradient[..., start : rows[1], :].to(wide)
-        flat = given.reshape(count, -1, width)
+        flat = given.reshape(count, rows[1] - start, width)
         turned = flat.mT.contiguous().mT  # A small product of rows with rows is several times faster so on some CPUs.
         here = [part[..., start : rows[1], :] if n == 0 else part[..., start : rows[1]] for n, part in enumerate(found)]
         beside = None if sink is None else _beside(sink, value, rows, wide)

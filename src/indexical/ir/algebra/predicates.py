@@ -63,6 +63,9 @@ def holds_exponential(atom: Atom) -> bool:
             terms = [term for _, term in inner.terms]
         case Sum(body=body):
             terms = [body]
+        case Function(arguments=arguments):
+            inside = [a for argument in arguments for _, term in argument.terms for a, _ in term.factors]
+            return any(map(holds_exponential, inside))
         case _:
             return False
     return any(term.exponent is not None or any(holds_exponential(a) for a, _ in term.factors) for term in terms)
