@@ -304,7 +304,7 @@ class Program:
         """The emitted module for a call with these arrays: plain Python that runs without Indexical."""
         memory = self._budget(memory, named)
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return self._shown.emitted(call, wanted, isolate, recompute, memory)[1].standing_alone()
+        return self._shown.emitted(call.in_a_file(), wanted, isolate, recompute, memory)[1].standing_alone()
 
     def imagine(
         self,

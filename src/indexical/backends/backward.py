@@ -57,8 +57,7 @@ def _again(low: Lowering, attend: Attend, gradient: Gradient) -> list[str]:
     names = dict.fromkeys(
         read.tensor for part in parts for read in walk(part) if isinstance(read, ir.Read) and read.type.kind == "real"
     )
-    stored = [low.stored[name] for name in names if name not in low.weak]
-    return [found.variable for found in stored if not found.python]
+    return [low.stored[name].variable for name in names if not low.stored[name].python]
 
 
 def _plainly(low: Lowering, covered: list[ir.Let], members: dict[str, ir.Let]) -> None:

@@ -8,9 +8,9 @@ from functools import reduce
 
 from ..ir.functions import FUNCTIONS
 from ..ir.operations import Function, Spelling
-from ..ir.types import NUMPY_NAMES, Dtype
+from ..ir.types import NUMPY_NAMES, Dtype, Kind
 from ..plan.target import CHUNKS, STREAM, Target
-from .base import Text, Value
+from .base import Text, Value, number_of
 from .code import ALL, ZERO, Attribute, Name, Node, Part, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
 from .torch_ import ZEROS, one_or_all
@@ -82,6 +82,12 @@ class NumPy:
 
     def array(self, code: Node, dtype: Dtype) -> Node:
         return call("np.array", code, self.dtype(dtype))
+
+    def taken_scalar(self, code: Node, dtype: Dtype | None, kind: Kind, text: Text) -> Node:
+        if dtype is None:
+            return number_of(code, kind, text)
+        array = self.call("asarray", code, self.dtype(dtype))
+        return call(text.helper("round_bf16"), array) if dtype == "bf16" and not self.has_bfloat16 else array
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:

@@ -14,6 +14,13 @@ def truncated(a, b):
         raise Refused("IX505", "a whole number divided by zero")
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 ''',
+    "as_whole": '''
+def as_whole(scalar):
+    """A whole number as Python has it, of a number or of an array of one."""
+    if int(scalar) != scalar:
+        raise Refused("IX503", "a scalar is not a whole number")
+    return int(scalar)
+''',
     "fitting": '''
 def fitting(number):
     """A whole number that fits in 64 bits."""

@@ -51,6 +51,7 @@ def lowered(plan: Plan, arguments: Mapping[str, Argument]) -> Lowering:
     low = Lowering(
         text, program, RULES, isolate=plan.isolate, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak
     )
+    low.weak |= {name for name, argument in arguments.items() if argument.weak}
     low.prover.agreed = plan.agreed
     low.handed_out = frozenset(plan.wanted)
     low.asked = asked_where(program, plan.wanted) if text.dialect.differentiates else {}
@@ -70,10 +71,8 @@ def taking(low: Lowering, arguments: Mapping[str, Argument]) -> None:
     for tensor in low.program.inputs:
         argument = arguments[tensor.name]
         low.stored[tensor.name] = Stored(text.fresh(tensor.name), argument.dtype, argument.dtype is None)
-    arrays = [t.name for t in low.program.inputs if arguments[t.name].dtype is not None]
-    first = low.stored[arrays[0]].variable if arrays else None
     if text.dialect.has_devices:
-        text.assign("device", String("cpu") if first is None else Attribute(Name(first), "device"))
+        text.assign("device", _device(low, arguments))
     for tensor in low.program.inputs:
         take(low, tensor, arguments[tensor.name])
     for tensor in low.program.inputs:
@@ -84,10 +83,24 @@ def taking(low: Lowering, arguments: Mapping[str, Argument]) -> None:
                 text.refuse(infix("!=", length, sizes.extent(low, axis.extent)), "IX304", message)
 
 
+def _device(low: Lowering, arguments: Mapping[str, Argument]) -> Node:
+    """The device of the first array; of a scalar that may be a number, if it has one."""
+    arrays = [tensor.name for tensor in low.program.inputs if arguments[tensor.name].dtype is not None]
+    first = next((name for name in arrays if not arguments[name].loose), arrays[0] if arrays else None)
+    if first is None:
+        return String("cpu")
+    variable = Name(low.stored[first].variable)
+    if arguments[first].loose:
+        return call("getattr", variable, String("device"), String("cpu"))
+    return Attribute(variable, "device")
+
+
 def take(low: Lowering, tensor: ir.Input, argument: Argument) -> None:
     text = low.text
     name = low.stored[tensor.name].variable
-    if argument.converted and argument.dtype is not None:
+    if argument.loose:
+        text.assign(name, text.dialect.taken_scalar(Name(name), argument.dtype, tensor.kind, text))
+    elif argument.converted and argument.dtype is not None:
         text.assign(name, text.dialect.narrow(Name(name), argument.dtype))
     if not tensor.axes:
         return

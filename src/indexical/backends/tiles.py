@@ -217,8 +217,8 @@ class Tile:
         return result
 
     def learned(self) -> list[str]:
-        """The arrays of reals among those that are read: they may need gradients, unless literals made them."""
-        names = [name for name in self.names if name in self.read and name not in self.outer.weak]
+        """The arrays of reals among those that are read: they may need gradients."""
+        names = [name for name in self.names if name in self.read]
         kinds = {name: self.outer.tensors[name].kind for name in names}
         stored = {name: self.outer.stored[name] for name in kinds}
         return [stored[name].variable for name, kind in kinds.items() if kind == "real" and not stored[name].python]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.functions import FUNCTIONS
-from ..ir.types import LIBRARY_NAMES, Dtype
+from ..ir.types import LIBRARY_NAMES, Dtype, Kind
 from ..plan.target import (
     BACKWARD,
     CHUNKS,
@@ -20,7 +20,7 @@ from ..plan.target import (
     TRITON,
     Target,
 )
-from .base import Text, Value
+from .base import Text, Value, number_of
 from .code import ZERO, Name, Node, Number, Part, Prefix, Tuple, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
 
@@ -89,6 +89,11 @@ class Torch:
 
     def array(self, code: Node, dtype: Dtype) -> Node:
         return call("torch.tensor", code, dtype=self.dtype(dtype), device="device")
+
+    def taken_scalar(self, code: Node, dtype: Dtype | None, kind: Kind, text: Text) -> Node:
+        if dtype is None:
+            return number_of(code, kind, text)
+        return call(text.helper("as_scalar"), code, self.dtype(dtype), "device")
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:

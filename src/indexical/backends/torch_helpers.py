@@ -7,7 +7,20 @@ from .numpy_helpers import HELPERS as _OTHERS
 
 HELPERS = {
     **{name: row.torch.helper for name, row in FUNCTIONS.items() if row.torch.helper},
-    **{name: _OTHERS[name] for name in ("truncated", "fitting", "add", "subtract", "magnitude")},
+    **{name: _OTHERS[name] for name in ("truncated", "as_whole", "fitting", "add", "subtract", "magnitude")},
+    "as_scalar": '''
+def as_scalar(scalar, dtype, device):
+    """A number, an array of one or a tensor as a tensor: a gradient of a tensor flows through it. A number is made where
+    it is needed, for a copy to a GPU cannot be part of a CUDA graph."""
+    if isinstance(scalar, torch.Tensor):
+        wide, scalar = scalar.is_floating_point(), scalar.to(device, dtype)
+    else:
+        scalar = scalar if isinstance(scalar, (bool, int, float)) else scalar.item()
+        wide, scalar = isinstance(scalar, float), torch.full((), scalar, dtype=dtype, device=device)
+    if wide and not dtype.is_floating_point:
+        raise Refused("IX503", "a scalar is not a whole number")
+    return scalar
+''',
     "fitting_32": '''
 def fitting_32(numbers):
     """Whole numbers that fit in 32 bits."""

@@ -71,7 +71,6 @@ def attend_by_triton(
         low.stored[operand.expr.tensor].variable
         for operand in parts.terms.operands
         if parts.is_reached(operand) and not parts.is_learned(operand) and isinstance(operand.expr, ir.Read)
-        if operand.expr.tensor not in low.weak
     ]
     widths = [
         contraction.product_of_lengths(low, tuple(r.coordinate for r in dot.compared), frame.scope)

@@ -123,13 +123,13 @@ LEAST_KEYS = 1024
 
 
 def _learned(low: Lowering, attend: Attend) -> Iterable[Name]:
-    """The arrays of reals that are read: they may need gradients, unless literals made them."""
+    """The arrays of reals that are read: they may need gradients."""
     attention = attend.attention
     names = dict.fromkeys(read_in(*attention.parts, attention.value))
     return [
         Name(low.stored[name].variable)
         for name in names
-        if low.tensors[name].kind == "real" and name not in low.weak and not low.stored[name].python
+        if low.tensors[name].kind == "real" and not low.stored[name].python
     ]
 
 

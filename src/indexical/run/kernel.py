@@ -18,7 +18,7 @@ import numpy as np
 from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
-from ..ir.types import NUMPY_NAMES, Dtype
+from ..ir.types import NUMPY_NAMES, Dtype, widest
 from ..records import dataclass
 from ..source import Span
 from . import cached, jax_arrays, tensors
@@ -64,6 +64,20 @@ class Call:
     def key(self) -> tuple[object, ...]:
         return (self.backend, self.device, *self.arguments.items())
 
+    def in_a_file(self) -> Call:
+        """The call as a text takes it that nobody binds arrays for: scalars come as numbers, as arrays and as tensors.
+        A real one without a dtype of its own is an array that is weak, since a gradient of it may be wanted; NumPy has
+        none."""
+        reals = {tensor.name for tensor in self.program.inputs if tensor.kind == "real"}
+        given = [d for name, d in self.bound.dtypes.items() if name in reals and d not in ("f16", "bf16")]
+        wide: Dtype = "f64" if self.backend == "torch" or not reals & self.bound.dtypes.keys() else widest(given) or "f32"
+        found = {}
+        for name, argument in self.arguments.items():
+            weak = argument.dtype is None and name in reals and self.backend != "numpy"
+            dtype = wide if weak else argument.dtype
+            found[name] = argument if argument.axes else Argument(0, dtype, loose=True, weak=weak)
+        return replace(self, arguments=found)
+
 
 @dataclass
 class Engine:
@@ -99,6 +113,7 @@ class Engine:
         return Call(self.program, backend, values, bound, shown, "cpu")
 
     def _prepare_tensors(self, values: dict[str, Any], device: str | None) -> Call:
+        given_as = dict(values)
         given = {name: dtype for name, value in values.items() if (dtype := _own_dtype(value)) is not None}
         stand_ins = {name: tensors.stand_in(value) for name, value in values.items()}
         try:
@@ -114,7 +129,9 @@ class Engine:
                 place = device or tensors.device_of(values)
                 value = values[tensor.name] = tensors.finished(value, dtype, place)
             converted = tensors.is_tensor(value) and dtype is not None and tensors.dtype_of(value) != dtype
-            arguments[tensor.name] = Argument(np.ndim(stand_ins[tensor.name]), dtype, converted)
+            axes = np.ndim(stand_ins[tensor.name])
+            loose = not axes and dtype is not None and not tensors.is_tensor(given_as[tensor.name])
+            arguments[tensor.name] = Argument(axes, dtype, converted, loose)
         kind = str(device or tensors.device_of(values)).split(":")[0]
         return Call(self.program, "torch", values, bound, arguments, kind)
 
@@ -140,7 +157,7 @@ class Engine:
         reals = {t.name: dtype for t in self.program.inputs if t.kind == "real" and t.axes}
         bound = bind(self.program, arrays, reals)
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in arrays.items()}
-        return Call(self.program, backend, {}, bound, shown, device)
+        return Call(self.program, backend, {}, bound, shown, device).in_a_file()
 
     def kernel(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True, memory: Asked | None = None
