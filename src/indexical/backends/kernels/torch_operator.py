@@ -105,10 +105,10 @@ def row_totals(total: Tensor) -> Tensor:
 
 def sink_gradient(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor, gain: Tensor | None = None) -> Tensor:
     """The gradient to the sink of an attention: it takes its share of the total weight, of which this is the logarithm,
-    from the output. `gain` is the gradient of that logarithm."""
+    from the output. `gain` is the gradient of that logarithm. Nothing is done in place: `torch.func.vmap` may read it."""
     lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
     lost = lost if gain is None else lost - gain
-    return (sink - total).exp_().mul_(lost).neg_().sum_to_size(sink.shape).to(sink.dtype)
+    return -((sink - total).exp() * lost).sum_to_size(sink.shape).to(sink.dtype)
 
 
 def map_one_by_one(function: Any, count: int, dims: Sequence[Any], given: Sequence[Any]) -> tuple[Any, Any]:
