@@ -9,6 +9,19 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
+def as_scalar(scalar, dtype, device):
+    """A number, an array of one or a tensor as a tensor: a gradient of a tensor flows through it. A number is made where
+    it is needed, for a copy to a GPU cannot be part of a CUDA graph."""
+    if isinstance(scalar, torch.Tensor):
+        wide, scalar = scalar.is_floating_point(), scalar.to(device, dtype)
+    else:
+        scalar = scalar if isinstance(scalar, (bool, int, float)) else scalar.item()
+        wide, scalar = isinstance(scalar, float), torch.full((), scalar, dtype=dtype, device=device)
+    if wide and not dtype.is_floating_point:
+        raise Refused("IX503", "a scalar is not a whole number")
+    return scalar
+
+
 def learns(*arrays):
     """Whether a gradient may be asked for. What `torch.func` maps over does not say so, but what is inside of it."""
     if not torch.is_grad_enabled():
@@ -68,11 +81,12 @@ def program(Q, K, V, cap):
     n_e = V.shape[3]
     if V.shape != (n_b, n_h, n_j, n_e):
         raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
+    cap = as_scalar(cap, torch.float32, device)
 
     # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
-    if n_i == n_j and n_b * n_h * n_i * n_j <= (8388608 if learns(Q, K, V) else 524288):
+    if n_i == n_j and n_b * n_h * n_i * n_j <= (8388608 if learns(cap, Q, K, V) else 524288):
         j = torch.arange(n_j, device=device)
         i = torch.arange(n_i, device=device)
         out_2 = cap * torch.tanh(Q @ K.swapaxes(-1, -2) / (math.sqrt(n_d) * cap))
@@ -80,7 +94,5 @@ def program(Q, K, V, cap):
     else:
         i_2 = torch.arange(n_i, device=device)
         out_3 = i_2 + 1
-        out = attend_out(
-            [torch.tensor(cap, dtype=torch.float64), Q, K], V, torch.full((n_i,), 0, device=device), out_3
-        )
+        out = attend_out([cap, Q, K], V, torch.full((n_i,), 0, device=device), out_3)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections.abc import Iterator, Mapping
@@ -234,11 +235,13 @@ class Text:
         yield
         self.statements, self.indent, self.block = outside
 
-    def fresh(self, name: str) -> str:
-        """A variable that nothing else is called."""
-        name = re.sub(r"\W", "_", name)
-        if keyword.iskeyword(name) or name in RESERVED | self.reserved or not name.isidentifier():
-            name += "_"
+    def fresh(self, name: str, step: bool = False) -> str:
+        """A variable that nothing else is called, and that the emitted code has no other use for. Two underscores in a
+        row are a mark of steps, which no other variable has."""
+        name = re.sub(r"\W|__+", "_", name)
+        if name in RESERVED or name in self.reserved or not name.isidentifier():
+            name = f"{name.rstrip('_') or 'blank'}_"
+        name += "__1" if step else ""
         number = self.last.get(name, 1)
         result = name if number == 1 else f"{name}_{number}"
         while result in self.taken:
@@ -259,7 +262,7 @@ class Text:
         if value.is_named or (value.python and len(show(value.code)) < 20):
             return value
         # A step is later called by this name alone where it can be.
-        variable = self.fresh("part__1" if keyword.iskeyword(name) or name in RESERVED else f"{name}__1")
+        variable = self.fresh("part" if name in RESERVED else name, step=True)
         self.name("temporary", variable, value, value.code)
         return value.but(Name(variable), product=value.product)
 
@@ -319,9 +322,12 @@ def is_step(code: Node) -> bool:
     return "__" in first and not first.startswith("place__")
 
 
+# Words of Python, and the names that emitted code gives a meaning of its own. `reserved` in `source.py` adds those of the
+# kernels that it calls, a dialect those of its helpers.
 RESERVED = frozenset(
     (
-        *("np", "torch", "jax", "jnp", "math", "device", "Refused", "F", "__debug__"),
-        *("print", "int", "max", "min", "range", "reversed", "abs", "sum", "any", "all"),
+        *(*keyword.kwlist, *dir(builtins), "_"),
+        *("np", "torch", "jax", "jnp", "math", "functools", "triton", "tl"),
+        *("device", "Refused", "program", "Fraction"),
     )
 )

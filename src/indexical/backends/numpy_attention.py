@@ -25,10 +25,8 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
     scores, values = low.text.fresh(f"{let.name}_scores"), low.text.fresh(f"{let.name}_values")
     rows = () if frame.row is None else (frame.row,)
     tile = Tile(low, let, attend, frame.batch, frame.row, None, ())
-    # An input may be called like a bound.
-    r0, r1, k0, k1 = (name + "_" * (name in low.text.taken) for name in ("r0", "r1", "k0", "k1"))
-    windows = dict.fromkeys(rows, (r0, r1)) | {key.coordinate: (k0, k1)}
-    low.text.add("def", node((r0, r1, k0, k1)), scores)
+    windows = dict.fromkeys(rows, ("r0", "r1")) | {key.coordinate: ("k0", "k1")}
+    low.text.add("def", node(("r0", "r1", "k0", "k1")), scores)
     inner, scope = tile.lowering(windows, low.text)
     with low.text.indented():
         score = arrays.as_real(inner, inner.value(attend.attention.score, tile.kept(scope)))
@@ -43,7 +41,7 @@ def blocks(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
         present = tuple(a for a in axes if a in score.axes or a in rows or a == key.coordinate)
         score = arrays.broadcast(inner, arrays.in_order(inner, score, present), present, scope)
         low.text.give(_spaced(score, axes, frame.row))
-    low.text.add("def", node((k0, k1)), values)
+    low.text.add("def", node(("k0", "k1")), values)
     inner, scope = tile.lowering(windows, low.text)
     with low.text.indented():
         value = arrays.as_real(inner, operands.operand_value(inner, attend.attention.value, tile.kept(scope)))

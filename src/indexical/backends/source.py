@@ -23,7 +23,7 @@ from .lowering import Lowering, Note, Stored
 from .rules import RULES
 from .scope import Scope
 from .segments import Apart
-from .tiles import WINDOWS, Checked
+from .tiles import TILED, Checked
 
 
 def dialect_of(backend: str) -> Dialect:
@@ -231,26 +231,25 @@ AGAIN = "torch_again"
 # What decorates kernels: in a text that is linked, our own stands in for it.
 _TRITON = "import triton\n"
 
-# What the parameters of a function of a tile are called, which takes the arrays by the names of the inputs.
-TILED = frozenset(("arrays", "batch", "head", "rows", "keys", "d_score", "gradients", *WINDOWS))
-
-
 @cache
 def reserved(library: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
     texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
     names = {name for text in texts for name in _defined(text)}
-    return frozenset({*names, "attend", "joint", "check", "program", "Fraction"})
+    return frozenset({*names, "attend", "joint", "check"})
 
 
 def _defined(text: str) -> Iterator[str]:
-    """The functions, classes and variables of a module."""
+    """The functions, classes, variables and imports of a module."""
     for statement in ast.parse(text).body:
         match statement:
-            case ast.FunctionDef(name) | ast.ClassDef(name) | ast.AnnAssign(ast.Name(name)):
+            case ast.FunctionDef(name) | ast.ClassDef(name):
                 yield name
-            case ast.Assign(targets):
-                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.Import(aliases) | ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
+            case ast.Assign() | ast.AnnAssign():
+                stored = (part for part in ast.walk(statement) if isinstance(part, ast.Name))
+                yield from (part.id for part in stored if isinstance(part.ctx, ast.Store))
 
 
 def kernel_texts(files: Iterable[str]) -> list[str]:

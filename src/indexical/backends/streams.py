@@ -67,7 +67,6 @@ class Stream(Tile):
 
     def begin(self) -> tuple[Lowering, Scope]:
         low, scope = self.lowering(self.windows())
-        low.text.taken |= {"arrays", "rows", "keys", "gradients", "d_score", "r0", "r1", "k0", "k1"}
         return low, scope
 
     def tiled(self, value: Value, low: Lowering, scope: Scope) -> Node:

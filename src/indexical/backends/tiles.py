@@ -39,12 +39,10 @@ class Checked(Text):
         self.do(call(self.helper("check"), mask, String(code), String(message)))
 
 
-# The names of the first and of the one beyond the last point of a window.
-WINDOWS = frozenset(f"{side}{end}{more}'" for side in "bhrk" for end in "01" for more in ("", "_"))
-
-
-# The other parameters of the functions of a tile.
-PARAMETERS = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score"))
+# The names of the first and of the one beyond the last point of a window, and the parameters of the functions of a tile,
+# which call the arrays as the emitted function does.
+WINDOWS = frozenset(f"{side}{end}" for side in "bhrk" for end in "01")
+TILED = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score", *WINDOWS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,7 @@ class Tile:
         outer = self.outer
         text = inside or Checked(outer.text.dialect, helpers=outer.text.helpers)
         text.taken |= outer.text.taken
+        text.reserved = outer.text.reserved
         scope = clauses.scope_of(self.let.clauses[0], {})
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
@@ -129,10 +128,8 @@ class Tile:
         return operands.kept_scope(self.let, self.attend, scope)
 
     def arrives(self, name: str, stored: Stored) -> Stored:
-        """A tensor as a function of its own has it: a whole number stays one, any other comes as an array. It has
-        another name where the function has a use for its own."""
-        variable = stored.variable + "_" * (stored.variable in PARAMETERS or f"{stored.variable}'" in WINDOWS)
-        return replace(stored, variable=variable, python=stored.python and self.is_whole(name))
+        """A tensor as a function of its own has it: a whole number stays one, any other comes as an array."""
+        return replace(stored, python=stored.python and self.is_whole(name))
 
     def is_whole(self, name: str) -> bool:
         """Whether a plain number is whole: all that have no definition count something."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 
 # Small functions that kernels call: of all kernels, and of those for few queries.
@@ -13,14 +15,14 @@ HELPERS = frozenset(
 )
 FEW_HELPERS = frozenset("few_rows some_keys split_of store_split paged_keys peak_of_silence".split())
 _OTHERS = (
-    "tl triton torch math float range which marked programs first lead marks odd tiles at t0 t1 k0 r0 b h head shared "
+    "tl triton torch math which marked programs first lead marks odd tiles at t0 t1 k0 r0 b h head shared "
     "member near near_rows near_keys near_columns rows keys places positions fresh there count turn tile met "
     "table begin end full_begin full_end start stop beyond group level q k v given out dot score allowed p dp "
     "d_score delta gain gained sunk total mean peak weight acc heard nobody silent found page slot page_size n_heads "
     "n_rows n_keys low place slots skipped span strip diagonal diagonals ahead top moved skewed WIDTH PADDED "
     "CARRIED CARRIED_PADDED GROUP ROWS KEYS STEP STRIP FEW AGAIN"
 )
-WORDS = HELPERS | FEW_HELPERS | frozenset(_OTHERS.split())
+WORDS = HELPERS | FEW_HELPERS | frozenset((*_OTHERS.split(), *keyword.kwlist, *dir(builtins)))
 _BEHIND = re.compile(r"(_(ptr|b|h|d|e|at|row|key|step|[0-9]+))+$")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..ir import nodes as ir
-from ..ir.types import NUMPY_NAMES, Dtype, widest
+from ..ir.types import NUMPY_NAMES, Dtype
 from ..records import dataclass
 from ..source import Span
 from . import cached, jax_arrays, tensors
@@ -68,12 +68,12 @@ class Call:
         """The call as a text takes it that nobody binds arrays for: scalars come as numbers, as arrays and as tensors.
         A real one without a dtype of its own is an array that is weak, since a gradient of it may be wanted; NumPy has
         none."""
-        reals = {tensor.name for tensor in self.program.inputs if tensor.kind == "real"}
-        given = [d for name, d in self.bound.dtypes.items() if name in reals and d not in ("f16", "bf16")]
-        wide: Dtype = "f64" if self.backend == "torch" or not reals & self.bound.dtypes.keys() else widest(given) or "f32"
+        tensors = self.program.tensors
+        met = {dtype for name, dtype in self.bound.dtypes.items() if tensors[name].kind == "real"}
+        wide: Dtype = "f64" if "f64" in met else "f32"
         found = {}
         for name, argument in self.arguments.items():
-            weak = argument.dtype is None and name in reals and self.backend != "numpy"
+            weak = argument.dtype is None and tensors[name].kind == "real" and self.backend != "numpy"
             dtype = wide if weak else argument.dtype
             found[name] = argument if argument.axes else Argument(0, dtype, loose=True, weak=weak)
         return replace(self, arguments=found)

@@ -95,22 +95,28 @@ def _chunk_decay(part: Tensor | float, like: Tensor) -> Tensor:
 
 def _chunk_signed(factors: Tensor) -> tuple[Tensor | None, Tensor]:
     """Factors as signs, None where all are known to be positive, and logarithms, which are finite for 0 too: e to them
-    is 0. On a GPU nobody looks at the signs, for which it would wait."""
+    is 0. On a GPU nobody looks at the signs, for which it would wait, nor in a graph of `torch.compile`."""
     least = -105.0 if factors.dtype == torch.float32 else -750.0
     negative = factors < 0
     size = factors.abs()
     steps = torch.where(size > 0, size, 1).log().clamp(min=least)
     steps = torch.where(size > 0, steps, least)
-    if factors.device.type == "cpu" and not bool(negative.any()):
+    looks = factors.device.type == "cpu" and not torch.compiler.is_compiling()
+    if looks and not bool(negative.any()):
         return None, steps
     return 1.0 - 2.0 * negative.to(factors.dtype), steps
 
 
 def _chunk_vanishes(factors: Tensor) -> bool:
-    """Whether a factor so near 0 wants a gradient that its logarithm has none."""
+    """Whether a factor so near 0 wants a gradient that its logarithm has none. A graph of `torch.compile`, in which
+    nobody may ask, asserts that there is none."""
     if not (torch.is_grad_enabled() and factors.requires_grad):
         return False
-    return bool((factors.abs() < (1e-4 if factors.dtype == torch.float32 else 1e-8)).any())
+    vanishing = (factors.abs() < (1e-4 if factors.dtype == torch.float32 else 1e-8)).any()
+    if not torch.compiler.is_compiling():
+        return bool(vanishing)
+    torch._assert_async(~vanishing, "a decay that wants a gradient is 0: call this program outside of `torch.compile`")
+    return False
 
 
 def _chunk_steps(
