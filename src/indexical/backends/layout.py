@@ -5,6 +5,7 @@ Every right-hand side is a value without effects, so that it may be moved down t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
@@ -406,11 +407,19 @@ def _packed(parts: list[str], margin: str) -> list[str]:
     return lines
 
 
+_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+
+
+def _without_strings(text: str) -> str:
+    """The text with underscores for its string literals: no line is broken in one."""
+    return _STRING.sub(lambda string: "_" * len(string[0]), text)
+
+
 def _brackets(text: str) -> list[tuple[int, int]]:
     """The outermost brackets with something in them, but for those of an index."""
     found: list[tuple[int, int]] = []
     depth = start = 0
-    for place, sign in enumerate(text):
+    for place, sign in enumerate(_without_strings(text)):
         if sign in "([{":
             start = place if depth == 0 else start
             depth += 1
@@ -424,11 +433,12 @@ def _brackets(text: str) -> list[tuple[int, int]]:
 
 def _parts(text: str) -> list[str]:
     """Split the inside of a bracket at its commas. A comprehension and a key with its value stay together."""
-    if " for " in text:
+    signs = _without_strings(text)
+    if " for " in signs:
         return [text]
     parts: list[str] = []
     depth = start = 0
-    for place, sign in enumerate(text):
+    for place, sign in enumerate(signs):
         if sign in "([{":
             depth += 1
         elif sign in ")]}":
