@@ -10,8 +10,8 @@ class Refused(ValueError):
 
 
 def as_scalar(scalar, dtype, device):
-    """A number, an array of one or a tensor as a tensor: a gradient of a tensor flows through it. A number is made where
-    it is needed, for a copy to a GPU cannot be part of a CUDA graph."""
+    """A number, an array of one or a tensor as a tensor, through which a gradient flows. A number is made where it is
+    needed: a copy to a GPU cannot be part of a CUDA graph."""
     if isinstance(scalar, torch.Tensor):
         wide, scalar = scalar.is_floating_point(), scalar.to(device, dtype)
     else:

@@ -90,6 +90,7 @@ def check(call: Call, backend: str, isolate: bool) -> None:
         words = f"{call.text}\n`{name}` by {backend} is {found[name]!r}, and should be {expected!r}"
         assert found[name].dtype == np.dtype(NUMPY_NAMES[call.bound.dtypes[name]]), words
         assert found[name].shape == expected.shape, words
+        assert all(step >= 0 for step in found[name].strides), f"{words}\nis backward in memory"
         assert agrees(found[name], expected, call), words
 
 

@@ -322,8 +322,8 @@ def is_step(code: Node) -> bool:
     return "__" in first and not first.startswith("place__")
 
 
-# Words of Python, and the names that emitted code gives a meaning of its own. `reserved` in `source.py` adds those of the
-# kernels that it calls, a dialect those of its helpers.
+# Words of Python, and the names that emitted code gives a meaning of its own. Those of the kernels that it calls and
+# of its helpers are added in `source.py`.
 RESERVED = frozenset(
     (
         *(*keyword.kwlist, *dir(builtins), "_"),

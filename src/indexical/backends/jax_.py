@@ -20,8 +20,8 @@ from .torch_ import one_or_all
 
 # These need no more than NumPy's names, which JAX has too, and one of its own.
 _LARGEST_SO_FAR = ("np.maximum.accumulate", "jax.lax.cummax")
-_SHARED = """truncated as_whole fitting fitting_32 add subtract magnitude multiply power checked_power checked_sum checked_prod
-checked_cumsum checked_cumprod quotient padded pick argmax argmin running_argmax running_argmin""".split()
+_SHARED = """truncated as_whole fitting fitting_32 add subtract magnitude multiply power checked_power checked_sum
+checked_prod checked_cumsum checked_cumprod quotient padded pick argmax argmin running_argmax running_argmin""".split()
 
 HELPERS = {
     **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},

@@ -21,6 +21,11 @@ def as_whole(scalar):
         raise Refused("IX503", "a scalar is not a whole number")
     return int(scalar)
 ''',
+    "forward": '''
+def forward(x):
+    """The array with no axis backward in memory."""
+    return x if all(step >= 0 for step in x.strides) else x.copy()
+''',
     "fitting": '''
 def fitting(number):
     """A whole number that fits in 64 bits."""

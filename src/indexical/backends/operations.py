@@ -13,7 +13,7 @@ from .layout import Statement
 
 # The operation by what is called: functions of a library without its name, methods, and helpers.
 _CALLS = {
-    "constant": "zeros full tensor array asarray bool bool_ int32 int64 float16 float32 float64",
+    "constant": "zeros full tensor array asarray as_scalar bool bool_ int32 int64 float16 float32 float64",
     "iota": "arange",
     "apply": "where fmod div maximum minimum clamp rsqrt sqrt round_bf16 rounded add_scaled quotient add subtract "
     "multiply magnitude power checked_power fitting fitting_32 truncated addcmul nan_to_num clip",
@@ -21,7 +21,7 @@ _CALLS = {
     "view": "permute transpose swapaxes reshape flatten unflatten collapse flip unbind unstack squeeze "
     "broadcast_to broadcast_tensors windows detach",
     "pad": "padded",
-    "copy": "clone copy contiguous turned",
+    "copy": "clone copy contiguous turned forward",
     "join": "stack stacked cat concatenate joint",
     "reduce": "sum any all amax amin max min prod mean argmax argmin largest smallest checked_sum checked_prod",
     "normalize": "softmax log_softmax guarded_softmax guarded_log_softmax",
@@ -43,7 +43,7 @@ _CALLS = {
 _KIND = {call: name for name, calls in _CALLS.items() for call in calls.split()}
 
 # Plain Python, about sizes: no array takes part.
-_HOST = frozenset("int max min abs range reversed Refused slice block_rows".split())
+_HOST = frozenset("int float getattr as_whole max min abs range reversed Refused slice block_rows".split())
 _HOST_METHODS = frozenset("fromkeys pop get indices".split())
 
 

@@ -16,8 +16,8 @@ from ..records import dataclass
 from . import definitions, sizes
 from .arguments import Argument
 from .base import Dialect
-from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node
-from .layout import Statement, written
+from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node, parts
+from .layout import Statement, flattened, written
 from .liveness import released
 from .lowering import Lowering, Note, Stored
 from .rules import RULES
@@ -181,8 +181,21 @@ def returning(low: Lowering, plan: Plan) -> None:
             result = low.text.dialect.scalar(result)
         if any(axis.coordinate.rest for axis in let.axes):
             result = method(result, "reshape", tuple(_lengths(low, axis) for axis in let.axes))
+        if let.axes and _may_run_backward(low):
+            result = call(low.text.helper("forward"), result)
         results.append(with_zeros(low, name, result, plan.cancelled.get(name, ())))
     low.text.give(*results)
+
+
+def _may_run_backward(low: Lowering) -> bool:
+    """Whether some array may be another one's memory from its end to its beginning, which other libraries refuse."""
+    if low.text.dialect.flips_by_copying:
+        return False
+    waiting = [part for statement in flattened(low.text.statements) for part in statement.nodes]
+    for part in waiting:
+        waiting += parts(part)
+    steps = any(isinstance(part, Slice) and part.step is not None for part in waiting)
+    return steps or not low.kernels.keys().isdisjoint(("numpy_scan", "numpy_chunks"))
 
 
 def with_zeros(low: Lowering, name: str, result: Node, cancelled: Iterable[str]) -> Node:

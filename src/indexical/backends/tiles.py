@@ -39,8 +39,8 @@ class Checked(Text):
         self.do(call(self.helper("check"), mask, String(code), String(message)))
 
 
-# The names of the first and of the one beyond the last point of a window, and the parameters of the functions of a tile,
-# which call the arrays as the emitted function does.
+# The names of the first and of the one beyond the last point of a window, and the parameters of the functions of a
+# tile, in which arrays have the names that they have in the emitted function.
 WINDOWS = frozenset(f"{side}{end}" for side in "bhrk" for end in "01")
 TILED = frozenset(("arrays", "rows", "keys", "batch", "head", "gradients", "d_score", *WINDOWS))
 

@@ -46,7 +46,8 @@ def key_of(texts: tuple[str, ...], call: Call, wanted: tuple[str, ...], isolate:
         versions.append(str(sys.modules["torch"].__version__))
     if call.backend == "jax":
         versions.append(str(sys.modules["jax"].__version__))
-    arguments = [[name, given.axes, given.dtype, given.converted, given.loose] for name, given in call.arguments.items()]
+    given = call.arguments.items()
+    arguments = [[name, one.axes, one.dtype, one.converted, one.loose, one.weak] for name, one in given]
     dtypes = sorted(call.bound.dtypes.items())
     asked = [call.backend, call.device, arguments, dtypes, wanted, isolate, recompute]
     return hashlib.sha256(json.dumps([versions, texts, asked]).encode()).hexdigest()

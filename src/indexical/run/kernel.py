@@ -75,7 +75,7 @@ class Call:
         for name, argument in self.arguments.items():
             weak = argument.dtype is None and tensors[name].kind == "real" and self.backend != "numpy"
             dtype = wide if weak else argument.dtype
-            found[name] = argument if argument.axes else Argument(0, dtype, loose=True, weak=weak)
+            found[name] = argument if tensors[name].axes else Argument(0, dtype, loose=True, weak=weak)
         return replace(self, arguments=found)
 
 
@@ -130,7 +130,7 @@ class Engine:
                 value = values[tensor.name] = tensors.finished(value, dtype, place)
             converted = tensors.is_tensor(value) and dtype is not None and tensors.dtype_of(value) != dtype
             axes = np.ndim(stand_ins[tensor.name])
-            loose = not axes and dtype is not None and not tensors.is_tensor(given_as[tensor.name])
+            loose = not tensor.axes and dtype is not None and not tensors.is_tensor(given_as[tensor.name])
             arguments[tensor.name] = Argument(axes, dtype, converted, loose)
         kind = str(device or tensors.device_of(values)).split(":")[0]
         return Call(self.program, "torch", values, bound, arguments, kind)

@@ -105,7 +105,7 @@ def row_totals(total: Tensor) -> Tensor:
 
 def sink_gradient(gradient: Tensor, out: Tensor, total: Tensor, sink: Tensor, gain: Tensor | None = None) -> Tensor:
     """The gradient to the sink of an attention: it takes its share of the total weight, of which this is the logarithm,
-    from the output. `gain` is the gradient of that logarithm. Nothing is done in place: `torch.func.vmap` may read it."""
+    from the output. `gain` is the gradient of that logarithm. Nothing is done in place, for `torch.func.vmap`."""
     lost = (gradient.to(total.dtype) * out.to(total.dtype)).sum(-1)
     lost = lost if gain is None else lost - gain
     return -((sink - total).exp() * lost).sum_to_size(sink.shape).to(sink.dtype)
