@@ -32,11 +32,12 @@ class _Built(Exception):
 
 
 def carry(
-    program: ir.Program, needed: Collection[str], wanted: Collection[str]
+    program: ir.Program, needed: Collection[str], wanted: Collection[str], taken: Collection[str]
 ) -> tuple[ir.Program, dict[str, Chunks], dict[str, Refusal]]:
     """The program with a definition for every sum that asks a state, what each of them is, and why others are not. A
-    state that is `wanted`, or that anything else reads, is built in any case."""
-    search = _Search(program)
+    state that is `wanted`, or that anything else reads, is built in any case: so for definitions that other kernels
+    have `taken`, and for those that are made of themselves."""
+    search = _Search(program, frozenset(taken) | program.recurrent)
     refusals: dict[str, Refusal] = {}
     for item in program.order:
         if not isinstance(item, ir.Stepwise) or not item.forward or any(isinstance(i, ir.Stepwise) for i in item.body):
@@ -86,6 +87,7 @@ def _decided(clause: ir.Clause, lets: Mapping[str, ir.Let]) -> ir.Clause:
 @dataclass
 class _Search:
     program: ir.Program
+    left: frozenset[str]
     chunks: dict[str, Chunks] = field(default_factory=dict)
     before: dict[str, tuple[ir.Let, ...]] = field(default_factory=dict)
     changed: dict[str, ir.Let] = field(default_factory=dict)
@@ -107,6 +109,8 @@ class _Search:
         count = sum(read.tensor in members for let in readers for read in reads_of(let))
         if any(name in wanted for name in members) or len(sums) != count:
             raise _Built("all steps of the state are read, not only what a query asks of each")
+        if any(let.name in self.left for let in readers):
+            raise _Built("another kernel or another recurrence reads its steps")
         made = [(let, total, self._described(state, total, trail)) for let, total, trail in sums]
         for let, total, (new, chunks) in made:
             if let.name not in self.changed and _is_one(let, total):

@@ -118,7 +118,7 @@ def choose(
     carried: dict[str, Chunks] = {}
     reading = read_by_kernels(fused, derived, totals)
     if not isolate and CHUNKS in target.kernels:
-        program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted)
+        program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted, reading)
         refusals = {**uncarried, **refusals}
     arranged = arrange(program, wanted, isolate)
     reading |= {name: chunks.parts for name, chunks in carried.items()}

@@ -43,7 +43,7 @@ def recognize(
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
         elif item.name in wanted_here:
             search.define(item.name)
-    search.free(wanted, wanted_here - set(kept))
+    search.free(wanted, wanted_here - set(kept) - program.recurrent)
     changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
     gatherings = tuple(one for one in search.gatherings if search.lets[one.definition] in program.lets)

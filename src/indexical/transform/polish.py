@@ -14,16 +14,14 @@ from ..ir.walk import fresh, rebuild, substitute, walk
 
 def without_copies(lets: Iterable[ir.Let], kept: Iterable[str]) -> list[ir.Let]:
     """The definitions without those that only repeat another, read as what they repeat. Those in `kept` stay."""
-    known: dict[str, ir.Let] = {}
-    result = []
-    names = set(kept)
-    for let in lets:
-        let = replace(let, clauses=tuple(_without(clause, known) for clause in let.clauses))
-        if let.name not in names and _is_copy(let):
-            known[let.name] = let
-        else:
-            result.append(let)
-    return result
+    lets, names = list(lets), set(kept)
+    # In a recurrence a definition may be read before it is listed: all copies are found first.
+    known = {let.name: let for let in lets if let.name not in names and _is_copy(let)}
+    return [
+        replace(let, clauses=tuple(_without(clause, known) for clause in let.clauses))
+        for let in lets
+        if let.name not in known
+    ]
 
 
 def _is_copy(let: ir.Let) -> bool:
@@ -54,7 +52,7 @@ def _without(clause: ir.Clause, known: dict[str, ir.Let]) -> ir.Clause:
             for slot, index in zip(copy.slots, expr.indices, strict=True)
             if isinstance(slot, ir.Coord)
         }
-        return substitute(copy.body, places)
+        return changed(substitute(copy.body, places))
 
     guard = None if clause.guard is None else changed(clause.guard)
     return replace(clause, body=changed(clause.body), guard=guard)
