@@ -18,6 +18,7 @@ from .diagnostics import CompileError, Diagnostic, Sink
 from .facts.contracts import check as check_contracts
 from .facts.lints import lint
 from .facts.view import View
+from .faults import deep
 from .ir import nodes as ir
 from .ir.functions import UNSTABLE
 from .ir.types import Dtype
@@ -264,12 +265,14 @@ class Program:
         """The roles in every gather: query, key, what is compared and carried, heads and batch."""
         return self.facts.roles
 
+    @deep
     def cost(self, **sizes: int) -> CostSheet:
         """Multiply-adds and elements moved per definition, with figures where the sizes are given."""
         from .views.facts import CostSheet
 
         return CostSheet(self.facts.cost(sizes).figures)
 
+    @deep
     def plan(
         self,
         /,
@@ -290,6 +293,7 @@ class Program:
         call, wanted = self._prepared(arrays, named, outputs, backend)
         return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute, memory)[0], call.bound.sizes)
 
+    @deep
     def source(
         self,
         /,
@@ -306,6 +310,7 @@ class Program:
         call, wanted = self._prepared(arrays, named, outputs, backend)
         return self._shown.emitted(call.in_a_file(), wanted, isolate, recompute, memory)[1].standing_alone()
 
+    @deep
     def imagine(
         self,
         arrays: Mapping[str, Any],
@@ -347,6 +352,7 @@ class Program:
     # How a program shows itself in a notebook; without it, its text in colours.
     displayed: ClassVar[Callable[[Program], str] | None] = None
 
+    @deep
     def _repr_html_(self) -> str:
         if Program.displayed is not None:
             return Program.displayed(self)

@@ -14,6 +14,7 @@ from .checker.program import finish
 from .checker.scope import Refusal
 from .codes import CODES
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
+from .faults import deep
 from .ir import nodes as ir
 from .run.asked import Face
 from .source import Source, Span
@@ -239,7 +240,7 @@ def derived_program(program: Program, derived: ir.Program, what: str, said: Sequ
     name = f"{what} of {program._program.source.name}"
     face = _face(program, tuple(tensor.name for tensor in derived.inputs), what)
     if derived.contracts:
-        return _answered(Source(name, laid_out(_spelled(derived, what))), what, face)
+        return _answered(Source(name, _laid_out(derived, what)), what, face)
     return _Unread(_finished(derived, name), derived, what, (*program._texts, what, *said), face)
 
 
@@ -260,9 +261,9 @@ def _face(program: Program, inputs: tuple[str, ...], what: str) -> Face:
     return Face(f"{what}_of_{program.__name__}", by_name=inputs[first:], defaults=defaults)
 
 
-def _spelled(derived: ir.Program, what: str) -> str:
+def _laid_out(derived: ir.Program, what: str) -> str:
     try:
-        return spelled(derived)
+        return laid_out(spelled(derived))
     except Unwritable as problem:
         raise _error("IX218", f"this {what} cannot be written in the language: {problem}", None) from None
 
@@ -286,8 +287,9 @@ class _Unread(Program):
         return type(self._engine)(with_texts(self._program), None, self._engine.told)
 
 
+@deep
 def _read(derived: ir.Program, what: str, name: str, face: Face) -> Program:
-    return _answered(Source(name, laid_out(_spelled(derived, what))), what, face)
+    return _answered(Source(name, _laid_out(derived, what)), what, face)
 
 
 def _answered(source: Source, what: str, face: Face) -> Program:

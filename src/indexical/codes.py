@@ -144,6 +144,8 @@ CODES: dict[str, Code] = {
     "IX602": _error("an operation that cannot be read"),
     "IX603": _error("a relation that is not what the callable computes"),
     "IX604": _warning("a view that cuts across positions and heads"),
+    # Indexical itself.
+    "IX901": _error("a mistake in Indexical"),
 }
 
 

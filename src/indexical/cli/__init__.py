@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ..diagnostics import Error
+from ..faults import BORDER
 from .findings import print_diagnostics
 from .parser import build_parser
 from .words import Usage
@@ -26,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that lacks a letter gets its number.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return int(_command(options.command)(options))
+        with BORDER:
+            return int(_command(options.command)(options))
     except Error as error:
         print_diagnostics(error.diagnostics, options)
         return 1

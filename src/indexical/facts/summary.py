@@ -8,6 +8,7 @@ from typing import Any
 
 from ..checker.names import by_name, suggest
 from ..diagnostics import CallError, Diagnostic
+from ..faults import deep
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import polynomial
@@ -63,6 +64,7 @@ class Facts:
         self._view = View(program)
 
     @cached_property
+    @deep
     def definitions(self) -> tuple[Story, ...]:
         """The story of every definition, in the order in which they can be computed."""
         positions = Positions(self._view)
@@ -72,11 +74,13 @@ class Facts:
         return by_name(self.definitions, name)
 
     @cached_property
+    @deep
     def roles(self) -> tuple[Roles, ...]:
         """The roles in every gather, in every transpose of one, and in weights that nothing is gathered with."""
         return all_roles(self._view.joined)
 
     @cached_property
+    @deep
     def _work(self) -> tuple[Work, ...]:
         return tuple(work(self._view, let) for let in self._view.program.lets if not is_figures(let))
 

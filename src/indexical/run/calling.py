@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import CallError
+from ..faults import guarded
 from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
 from .kernel import Engine
@@ -180,6 +181,7 @@ class Caller:
         fits = like.fits if any(value.requires_grad for value in values) else None
         return alike(values, of_one_size=True), replace(like, function=function, fits=fits)
 
+    @guarded
     def bind(
         self,
         arrays: tuple[Any, ...],

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..backends.arguments import Argument
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
+from ..faults import deep
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype
 from ..records import dataclass
@@ -173,6 +174,7 @@ class Engine:
             self.kernels[key] = kernel
         return self.kernels[key]
 
+    @deep
     def _linked(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked | None
     ) -> tuple[str, tuple[Part, ...]]:

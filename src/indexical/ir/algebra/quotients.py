@@ -7,12 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ...records import dataclass
-from ...source import Span
+from ...source import Source, Span
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
 from ..walk import substitute
 from .factors import factors_of
+
+_ZERO = build.real(Fraction(0), Span(Source("", ""), 0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,9 @@ class Quotient:
         ).reduced()
 
     def over(self, other: Quotient) -> Quotient:
-        inverse = Quotient(1 / other.number, other.divisors, other.factors)
-        return self.times(inverse)
+        if other.number == 0:  # `x / 0` is an infinity or NaN, and is written as it stands.
+            return self.times(Quotient(Fraction(1), other.divisors, (*other.factors, _ZERO)))
+        return self.times(Quotient(1 / other.number, other.divisors, other.factors))
 
     def scaled(self, number: int | Fraction) -> Quotient:
         return replace(self, number=self.number * number)
