@@ -84,6 +84,7 @@ class Facts:
     def _work(self) -> tuple[Work, ...]:
         return tuple(work(self._view, let) for let in self._view.program.lets if not is_figures(let))
 
+    @deep
     def cost(self, sizes: Mapping[str, int]) -> Cost:
         """Multiply-adds and elements moved; with figures where all sizes of a definition are given."""
         known = {axis.coordinate.name for tensor in self._view.program.inputs for axis in tensor.axes}

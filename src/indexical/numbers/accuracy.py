@@ -58,8 +58,8 @@ class Accuracy:
 
     `wrong` counts values that are infinite or NaN where the true one, rounded to the dtype, is not, or the reverse;
     they have no error, and `first_wrong` is the first of them. An overflow is right where the true value is beyond the
-    dtype. `measured` is how many of the `points` were looked at: all, unless the call is too large for that. `reasons`
-    say why it is off, each tested.
+    dtype. `measured` is how many of the `points` were looked at: all, unless the call is too large for that. All but
+    `missed` of them are proved to be the nearest number of the dtype. `reasons` say why it is off, each tested.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Accuracy:
     wrong: int
     first_wrong: Worst | None
     measured: int = 0
+    missed: int = 0
     reasons: tuple[Reason, ...] = ()
 
 
@@ -101,7 +102,8 @@ def _with_reasons(
     worst = output.worst or output.first_wrong
     assert worst is not None
     error = None if output.worst is None or output.wrong else output.worst.error
-    return replace(output, reasons=find_reasons(program, bound, output.name, array, dtype, worst.place, error))
+    found = find_reasons(program, bound, output.name, array, dtype, worst.place, error, output.missed, output.measured)
+    return replace(output, reasons=found)
 
 
 # ------------------------------------------------------------------ all at once
@@ -125,7 +127,8 @@ def _by_arrays(program: ir.Program, bound: Bound, computed: Computed) -> tuple[A
         sharp = _at_points(program, bound, name, array, dtype, first)
         if len(sharp) < len(first):
             return None
-        results.append(_gathered(program.tensors[name], array, dtype, sharp, errors))
+        proved = _are_nearest(tables[name], array, dtype)
+        results.append(_gathered(program.tensors[name], array, dtype, sharp, errors, proved))
     return tuple(results)
 
 
@@ -144,10 +147,46 @@ def _errors(table: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> tuple[Any,
         return off / unit, ~(sharp & np.isfinite(off))
 
 
+def _are_nearest(table: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
+    """Whether each number is proved to be the nearest to the true one, flat: no further than half way to the next."""
+    numbers = array.reshape(-1).astype(np.float64)
+    if dtype not in FORMATS:
+        return np.ones(numbers.shape, bool)
+    ball = (table if isinstance(table, Ball) else exactly(table, True)).spread_out()
+    middle, radius = (np.asarray(part).reshape(-1) for part in (ball.middle, ball.radius))
+    with np.errstate(all="ignore"):
+        size = np.abs(numbers)
+        outward = np.copysign(1.0, numbers) * (middle - numbers)
+        # Toward 0 the next number is nearer where this one is a power of 2.
+        away, back = units(size, dtype) / 2, units(size * (1 - 2.0**-52), dtype) / 2
+        margin = radius + np.abs(middle) * 2.0**-51
+        return (outward + margin <= away) & (-outward + margin <= back)
+
+
+def _is_nearest(true: Any, found: float, dtype: Dtype) -> bool:
+    """Whether a number is proved to be the nearest to the true one."""
+    if dtype not in FORMATS or not isinstance(true, Interval) or not np.isfinite(found):
+        return True
+    size, sign = Fraction(abs(found)), -1 if found < 0 else 1
+    lower, upper = sorted((sign * true.lower, sign * true.upper))
+    back = _unit_of(size * (1 - Fraction(1, 2**60)), dtype)
+    return upper - size <= _unit_of(size, dtype) / 2 and size - lower <= back / 2
+
+
 def _gathered(
-    tensor: ir.Let | ir.Input, array: np.ndarray[Any, Any], dtype: Dtype, sharp: dict[int, Point], errors: Any
+    tensor: ir.Let | ir.Input,
+    array: np.ndarray[Any, Any],
+    dtype: Dtype,
+    sharp: dict[int, Point],
+    errors: Any,
+    proved: Any = None,
 ) -> Accuracy:
-    """One output: errors of all points from arrays, and of some from intervals, which count before them."""
+    """One output: errors of all points from arrays, and of some from intervals, which count before them. `proved` are
+    the points that are known to be the nearest numbers; without it, only those that are `sharp` were looked at."""
+    flat = array.reshape(-1)
+    nearest = np.ones(flat.shape, bool) if proved is None else proved
+    for at, point in sharp.items():
+        nearest[at] = _is_nearest(point.true, flat[at].item(), dtype)
     missing = [at for at, point in sharp.items() if point.error is None]
     for at, point in sharp.items():
         errors[at] = 0.0 if point.error is None else float(min(point.error, Fraction(10**300)))
@@ -163,6 +202,7 @@ def _gathered(
         len(missing),
         sharp[min(missing)].shown(array) if missing else None,
         array.size,
+        int((~nearest).sum()),
     )
 
 
@@ -346,8 +386,11 @@ def _overflow(true: Interval, dtype: Dtype) -> int | None:
 
 def _unit(true: Interval, dtype: Dtype) -> Fraction:
     """The distance of neighbouring numbers of the dtype, where the true one lies."""
+    return _unit_of(max(abs(true.lower), abs(true.upper)), dtype)
+
+
+def _unit_of(size: Fraction, dtype: Dtype) -> Fraction:
     precision, least = FORMATS[dtype]
-    size = max(abs(true.lower), abs(true.upper))
     exponent = least
     if size:
         exponent = size.numerator.bit_length() - size.denominator.bit_length()

@@ -20,6 +20,8 @@ from .suppositions import Mask, Steps, Supposed, Supposition, rounded, steps_in,
 
 # A supposition explains what is off where it accounts for so much of it, as a sum of squares; or else most of it.
 ALL, MOST = 0.85, 0.5
+# Values that are no further off than this, in units, are the nearest or almost.
+_NEARLY = Fraction(1, 2) + Fraction(1, 64)
 # Terms cancel where their magnitudes are so many times that of their sum.
 CANCELS = 8.0
 
@@ -43,10 +45,14 @@ def find_reasons(
     dtype: Dtype,
     place: tuple[int, ...],
     error: Fraction | None,
+    missed: int,
+    measured: int,
 ) -> tuple[Reason, ...]:
-    """The reasons of one output; `error` is that at the worst `place`, None where something is not finite."""
-    if error is not None and error <= Fraction(1, 2) + Fraction(1, 64):
-        return (Reason("output rounding", f"only the output is rounded: every value is the nearest in {dtype}"),)
+    """The reasons of one output; `error` is that at the worst `place`, None where something is not finite. All but
+    `missed` values, of those `measured`, are proved to be the nearest."""
+    if error is not None and not missed:
+        every = "every value" if measured == computed.size else f"each of {measured:,} values"
+        return (Reason("output rounding", f"only the output is rounded: {every} is the nearest in {dtype}"),)
     stored = next((narrow for narrow in _NARROWER.get(dtype, ()) if _holds(narrow, computed)), None)
     if stored is not None:
         words = f'every value is one of {stored}, stored as {dtype}: with `dtype="{stored}"` its own units count'
@@ -57,9 +63,18 @@ def find_reasons(
             found, cancels = search.best(), search.cancellation(place, error)
             # What is little beside terms that cancel needs no other reason.
             enough = bool(cancels) and (cancels[0].left or 0) <= 2 and found[0].kind == "not explained"
+            if found[0].kind == "not explained" and error is not None and error <= _NEARLY:
+                return (_nearly(missed, measured, dtype, error),)
             return cancels if enough else (*found, *cancels)
     except Unfit as problem:
+        if error is not None and error <= _NEARLY:
+            return (_nearly(missed, measured, dtype, error),)
         return (Reason("not tried", f"why was not looked for: the program has {problem}"),)
+
+
+def _nearly(missed: int, measured: int, dtype: Dtype, error: Fraction) -> Reason:
+    words = f"little more than the output is rounded: {measured - missed:,} of {measured:,} values are the nearest in "
+    return Reason("output rounding", f"{words}{dtype}, and none is more than {float(error):.3f} units off")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..checker.names import counted
 from ..checker.recurrence import check_boxes, is_plain, report_cover
 from ..checker.reporting import report_all
 from ..diagnostics import CallError, Label, Sink
+from ..faults import deep
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.context import agreed, measuring, visit_clause
@@ -64,6 +65,7 @@ class Bound:
         let = next(let for let in self.program.lets if let.name == leaf.tensor)
         return whole.value(let.clauses[0].body, self.lookup)
 
+    @deep
     def extent(self, expr: ir.Expr) -> int:
         return max(0, whole.value(expr, self.lookup))
 
