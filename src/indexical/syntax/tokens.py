@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from typing import Literal, NamedTuple
@@ -152,6 +153,12 @@ def _check_number(source: Source, start: int, end: int, sink: Sink) -> tuple[str
         )
         sink.report("IX104", "this number is too long to be meant", label)
         word = "0"
+    elif math.isinf(float(word)):
+        help = "an infinity is written `1.0 / 0`"
+        sink.report("IX104", "this number is beyond all that 64 bits hold", Span(source, start, end), help=help)
+        word = "0"
+    elif float(word) == 0 and digits.strip("0."):
+        sink.report("IX104", "this number is nearer to 0 than any of 64 bits, and would be 0", Span(source, start, end))
     return word, end if glued is None else glued.end()
 
 
