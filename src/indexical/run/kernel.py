@@ -272,16 +272,18 @@ class Engine:
 
     def _without_points(self, call: Call, shapes: Mapping[str, tuple[int, ...]], problem: Exception) -> dict[str, Any]:
         """Definitions that emitted code refused, where they have no points: then nothing is evaluated, and nothing can
-        be out of bounds. So it may be where an input has none: what is made of nothing the slow evaluator gives, unless
-        a gradient is wanted. The error, where they have some."""
+        be out of bounds. Where the slow evaluator finds nothing wrong, its values, unless a gradient is wanted. Else
+        the error."""
         found = self._judged(call, tuple(shapes), problem)
         if isinstance(found, CallError):
             raise found from None
         if not any(math.prod(shape) for shape in shapes.values()):
             return {name: self._empty(call, name, shape) for name, shape in shapes.items()}
-        if _is_of_nothing(call):
-            return {name: self._placed(call, name, np.asarray(value)) for name, value in found.items()}
         code, message = problem.args
+        if not _is_recorded(call):
+            if not _is_of_nothing(call):
+                _warn(f"emitted code refused this call ({message}), and nothing is wrong with it: the slow evaluator ran")
+            return {name: self._placed(call, name, np.asarray(value)) for name, value in found.items()}
         help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
         raise CallError([Diagnostic(code, message, help=help)]) from None
 
@@ -320,9 +322,13 @@ class Engine:
 
 def _is_of_nothing(call: Call) -> bool:
     """Whether an input has no points, and PyTorch does not record the call for its way back."""
-    values = call.values.values()
-    learns = any(getattr(value, "requires_grad", False) for value in values)
-    return any(0 in np.shape(value) for value in values) and not (learns and tensors.load_torch().is_grad_enabled())
+    return any(0 in np.shape(value) for value in call.values.values()) and not _is_recorded(call)
+
+
+def _is_recorded(call: Call) -> bool:
+    """Whether PyTorch records the call for its way back."""
+    learns = any(getattr(value, "requires_grad", False) for value in call.values.values())
+    return learns and bool(tensors.load_torch().is_grad_enabled())
 
 
 def _refuse_absurd(parts: tuple[Part, ...], call: Call) -> None:
