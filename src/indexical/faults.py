@@ -102,9 +102,9 @@ def is_fault(problem: Exception) -> bool:
     files or a library that is not there."""
     frames = list(_frames(problem.__traceback__))
     kind = type(problem)
-    if isinstance(problem, Error) or kind.__module__ == "indexical" or kind.__module__.startswith("indexical.cli"):
+    if isinstance(problem, Error | Warning) or kind.__module__.startswith("indexical.cli"):
         return False
-    if len(frames) < 2:  # A function was called with the wrong arguments.
+    if kind.__module__ == "indexical" or len(frames) < 2:  # One that is public; a call with the wrong arguments.
         return False
     if isinstance(problem, _DOUBTFUL):
         return _is_ours(frames[0])
@@ -157,6 +157,7 @@ def _definitions(frame: FrameType) -> Iterator[tuple[str, Span]]:
         if type(value).__name__ == "Let" and isinstance(getattr(value, "span", None), Span):
             yield value.name, value.span
     for value in values:
-        program = getattr(value, "program", value)
-        if type(program).__name__ == "Program" and isinstance(getattr(program, "lets", None), tuple):
-            yield from ((let.name, let.span) for let in reversed(program.lets) if let.name in program.outputs)
+        owned = (getattr(value, name, None) for name in ("program", "_program"))
+        for program in (value, *owned):
+            if type(program).__name__ == "Program" and isinstance(getattr(program, "lets", None), tuple):
+                yield from ((let.name, let.span) for let in reversed(program.lets) if let.name in program.outputs)

@@ -282,7 +282,7 @@ class Engine:
         code, message = problem.args
         if not _is_recorded(call):
             if not _is_of_nothing(call):
-                _warn(f"emitted code refused this call ({message}), and nothing is wrong with it: the slow evaluator ran")
+                _warn(f"emitted code refused this call ({message}) though nothing is wrong: the slow evaluator ran")
             return {name: self._placed(call, name, np.asarray(value)) for name, value in found.items()}
         help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
         raise CallError([Diagnostic(code, message, help=help)]) from None
