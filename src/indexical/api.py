@@ -112,6 +112,7 @@ def examine(source: Source) -> tuple[Program | None, list[Diagnostic]]:
     return None if program is None else Program(source, program, tuple(found)), found
 
 
+@deep
 def _compile(source: Source, sink: Sink) -> ir.Program | None:
     found = Sink()
     file = parse(source, found)

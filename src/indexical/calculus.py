@@ -46,6 +46,7 @@ _REASONS = {
 _CLAIMED = frozenset(code for code in CODES if code.startswith("IX42"))
 
 
+@deep
 def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Program:
     """The gradient of `of` by each of `by`, as a program.
 
@@ -59,6 +60,7 @@ def grad(program: Told, of: Names | None = None, by: Names | None = None) -> Pro
     return _derived(known, (gradient, partial(gradient, split=False)), targets, sources, "gradient")
 
 
+@deep
 def jvp(program: Told, by: Names | None = None, of: Names | None = None) -> Program:
     """The change of `of` when each of `by` changes along a tangent: forward mode, as a program.
 
@@ -89,6 +91,7 @@ def _derived(
     raise _error("IX218", f"this {what} cannot be taken: {against}", None)
 
 
+@deep
 def batch(program: Told, /, **coordinates: Names) -> Program:
     """The program over a batch: `b=("Q", "K")` puts a coordinate `b` in front of these inputs and of all that depends
     on them, after a `..r` that leads. What is not named is shared by the whole batch."""
@@ -114,6 +117,7 @@ def batch(program: Told, /, **coordinates: Names) -> Program:
     return derived_program(known, replace(derived, contracts=tuple(filter(None, contracts))), "batch", said)
 
 
+@deep
 def unroll(program: Told, /, **coordinates: Any) -> Program:
     """The program with its recurrences along a coordinate written out: `l=12` makes `x_0`, …, `x_11` of `x[l, …]`, each
     planned and computed like any other definition. The inputs stay as they are, and must have that size."""

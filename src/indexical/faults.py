@@ -100,11 +100,11 @@ def _on_larger_stack(work: Callable[[], R]) -> R:
 def is_fault(problem: Exception) -> bool:
     """Whether an exception is a mistake of ours: not a finding, not one of a user's own lines, and not about memory,
     files or a library that is not there."""
-    frames = list(_frames(problem.__traceback__))
+    frames = [frame for frame in _frames(problem.__traceback__) if frame.f_code.co_filename != __file__]
     kind = type(problem)
     if isinstance(problem, Error | Warning) or kind.__module__.startswith("indexical.cli"):
         return False
-    if kind.__module__ == "indexical" or len(frames) < 2:  # One that is public; a call with the wrong arguments.
+    if kind.__module__ == "indexical" or not frames:  # One that is public; a call with the wrong arguments.
         return False
     if isinstance(problem, _DOUBTFUL):
         return _is_ours(frames[0])
