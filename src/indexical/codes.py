@@ -67,6 +67,7 @@ CODES: dict[str, Code] = {
     "IX217": _error("nothing to compute"),
     "IX218": _error("a derivative that is not there"),
     "IX219": _error("figures that cannot be read as printed"),
+    "IX220": _note("a name that hides a word of the library"),
     # Sizes, spaces, bounds.
     "IX301": _error("a coordinate without a size"),
     "IX302": _error("a range that cannot be used"),

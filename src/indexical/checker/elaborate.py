@@ -213,7 +213,7 @@ def _conditional(unit: Unit, scope: Scope, node: tree.If) -> ir.Expr | None:
 def _call(unit: Unit, scope: Scope, node: tree.Call) -> ir.Expr | None:
     if node.function == "size":
         return _size(unit, scope, node)
-    if node.function not in FUNCTIONS:
+    if not inline.is_builtin(scope, node.function):
         result = inline.call(unit, scope, node)
         if not isinstance(result, Tensor):
             return result

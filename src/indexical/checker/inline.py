@@ -12,7 +12,7 @@ from ..ir.affine import polynomial
 from ..ir.graph import components, reached
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, FUNCTIONS, NORMALISERS
 from . import definitions, elaborate, lifting, sizes
 from . import reads as reading
 from .modules import Function
@@ -57,7 +57,7 @@ def call_together(unit: Unit, scope: Scope, let: tree.Let, names: list[str], hid
         help = "give the guard to each tensor inside the function, or read the tensors with one"
         unit.report("IX209", "a guard needs coordinates on the left", let.where[0].span, help=help)
         return None
-    if not isinstance(node, tree.Call) or node.function in FUNCTIONS or node.function == "size":
+    if not isinstance(node, tree.Call) or is_builtin(scope, node.function):
         help = "to define each on its own, write one `let` for each"
         unit.report("IX209", "several names are bound to a call that gives several tensors", node.span, help=help)
         return None
@@ -84,6 +84,11 @@ def call_together(unit: Unit, scope: Scope, let: tree.Let, names: list[str], hid
     found = _results(unit, inner, fn, value.items, names, hidden)
     unit.calls.pop()
     return found
+
+
+def is_builtin(scope: Scope, function: str) -> bool:
+    """Whether a call is of the language's own function: the program's come first."""
+    return function == "size" or (function in FUNCTIONS and function not in scope.functions)
 
 
 def _entered(unit: Unit, scope: Scope, node: tree.Call) -> tuple[Function, Scope] | None:
@@ -230,6 +235,11 @@ def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
         unit.report(
             "IX201", f"`{node.function}` is not a function", node.function_span, help=f"read it: `{node.function}[…]`"
         )
+        return
+    if node.function in NORMALISERS:
+        help = f"write `{node.function}[j](…)`"
+        message = f"expected `[` and the coordinate that `{node.function}` normalises over"
+        unit.report("IX101", message, node.function_span, help=help)
         return
     help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
     help = help or FOREIGN.get(node.function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import field, replace
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from ..diagnostics import CallError, Diagnostic, Fix, Label, Sink
 from ..records import dataclass
 from ..source import Source, Span
 from ..syntax import tree
-from ..syntax.vocabulary import RESERVED
+from ..syntax.vocabulary import LIBRARY, NORMALISERS, RESERVED
 
 
 @dataclass(slots=True)
@@ -66,7 +67,45 @@ def collect(file: tree.File, sink: Sink) -> Declarations:
                 found.expects.append(statement)
     for clauses in found.lets.values():
         _check_clauses(clauses, sink)
+    _note_hidden_words(file, sink)
     return found
+
+
+def _note_hidden_words(file: tree.File, sink: Sink) -> None:
+    """Note the names of this file that hide a word of the library which the file also applies."""
+    if not _MAY_BE_NAMED.search(file.source.text):
+        return
+    named: dict[str, tuple[Span, bool]] = {}
+    applied: dict[str, Span] = {}
+    for node in (node for statement in file.statements for node in tree.walk(statement)):
+        match node:
+            case tree.Fn(name, span):
+                named.setdefault(name, (span, True))
+            case tree.Use(names=names):
+                for used in names:
+                    named.setdefault(used.name, (used.span, True))
+            case tree.Let():
+                for let in apart(node):
+                    named.setdefault(let.name, (let.name_span, False))
+            case tree.InputItem(name, span) | tree.Binder(name=name, span=span) | tree.Parameter(name=name, span=span):
+                named.setdefault(name, (span, False))
+            case tree.Call(name, span):
+                applied.setdefault(name, span)
+            case tree.Reduction(name, span):
+                applied.setdefault(name, span)
+    for name in sorted(LIBRARY & named.keys() & applied.keys()):
+        span, called = named[name]
+        bracket = "[…]" if name in NORMALISERS else ""
+        means = "this is what the file calls" if called else f"`{name}{bracket}(…)` is still the library's"
+        message = f"`{name}` is also a word of the library; {means}"
+        sink.report("IX220", message, Label(span, "defined here"), Label(applied[name], "applied here"))
+
+
+# A word of the library that is not followed by what it is applied to: it may be a name there.
+_MAY_BE_NAMED = re.compile(
+    rf"\b(?:{'|'.join(sorted(LIBRARY - set(NORMALISERS)))})\b(?!\s*\()"
+    rf"|\b(?:{'|'.join(sorted(LIBRARY & set(NORMALISERS)))})\b|\bfn\s+(?:{'|'.join(sorted(LIBRARY))})\b"
+)
 
 
 def apart(let: tree.Let) -> tuple[tree.Let, ...]:

@@ -14,7 +14,7 @@ from ..ir.walk import children, rebuild
 from ..source import Span
 from ..syntax import tree
 from ..syntax.literals import array_shape
-from ..syntax.vocabulary import RESERVED
+from ..syntax.vocabulary import WORDS
 from . import absence, bounds, claims, definitions, elaborate, inline, lifting, numerals, recurrence, sizes, spaces
 from .modules import Function, functions_of, sources_of
 from .names import Declarations, apart, check_free, collect, suggest
@@ -57,7 +57,7 @@ def _read(
     """Inputs and definitions, read as often as it takes to know which inputs are whole or Boolean."""
     kinds: dict[str, tuple[Kind, Span]] = {}
     for _ in range(_MOST_READINGS):
-        unit = Unit(Sink(), file.broken | declared.broken, {*declared.inputs, *declared.lets, *RESERVED}, dict(kinds))
+        unit = Unit(Sink(), file.broken | declared.broken, {*declared.inputs, *declared.lets, *WORDS}, dict(kinds))
         scope, inputs = _inputs(unit, declared, functions)
         unit.inputs, unit.derive = inputs, derive
         scope = _define_all(unit, scope, declared)

@@ -7,7 +7,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..source import Span
 from ..syntax import tree
-from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, FUNCTIONS
+from ..syntax.vocabulary import FOREIGN, FOREIGN_WORDS, NORMALISERS
 from . import derivatives, elaborate, inline, kinds, literals, sizes
 from .names import counted, suggest
 from .scope import Abbreviated, Binding, Evidence, Poison, RestBinding, Scope, Tensor, Unit, Value
@@ -25,7 +25,7 @@ def tensor_of(unit: Unit, scope: Scope, node: tree.Expr) -> Tensor | None:
             elif not isinstance(meaning, Poison):
                 unknown_name(unit, scope, name, span, tensor=True)
             return None
-        case tree.Call(function) if function not in FUNCTIONS and function != "size":
+        case tree.Call(function) if not inline.is_builtin(scope, function):
             result = inline.call(unit, scope, node)
             if result is not None and not isinstance(result, Tensor):
                 unit.report("IX209", f"`{function}` gives one number, not a tensor", node.span)
@@ -53,6 +53,9 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool =
         return
     if name == "pi":
         unit.report("IX209", "`pi` is one number, and is read without a bracket", span)
+        return
+    if name in NORMALISERS:
+        unit.report("IX101", f"expected `(` and what `{name}` scans", span, help=f"write `{name}[j](…)`")
         return
     known = [known for known in scope.names if not known.startswith("..")]
     if not tensor and (name in scope.sizes or name in scope.spaces):

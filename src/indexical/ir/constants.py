@@ -32,6 +32,12 @@ def in_digits(program: Program) -> Program:
     return replace(program, lets=tuple(lets), asserts=asserts)
 
 
+def names_pi(program: Program) -> bool:
+    """Whether a program says `pi` anywhere."""
+    parts = [part for let in program.lets for part in parts_of(let)]
+    return any(map(_has_names, (*parts, *(claim.condition for claim in program.asserts))))
+
+
 def _has_names(expr: Expr) -> bool:
     return any(isinstance(part, Map) and part.op == "pi" for part in walk(expr))
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..diagnostics import CallError, Diagnostic, Label
 from ..run.jax_arrays import is_jax
 from ..syntax.tokens import KEYWORDS
-from ..syntax.vocabulary import RESERVED
+from ..syntax.vocabulary import WORDS
 from .recording import Site, flat
 from .values import Kind
 
@@ -101,7 +101,7 @@ def argument_names(function: Callable[..., Any], arguments: Sequence[Any], keywo
 def identifier(name: str) -> str:
     plain = re.sub(r"\W+", "_", name).strip("_") or "x"
     plain = plain if not plain[0].isdigit() else f"x{plain}"
-    return f"{plain}_" if plain in KEYWORDS or plain in RESERVED else plain
+    return f"{plain}_" if plain in KEYWORDS or plain in WORDS else plain
 
 
 def free_name(name: str, taken: set[str]) -> str:

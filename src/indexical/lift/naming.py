@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.affine import Polynomial
 from ..syntax.tokens import KEYWORDS
-from ..syntax.vocabulary import RESERVED
+from ..syntax.vocabulary import WORDS
 from .definitions import Definition, arrange
 from .expressions import Expr, Op, Over, Read, axes_in, parts
 from .indices import Axis, Quotient, atom, atoms_in, parts_of
@@ -310,7 +310,7 @@ def _read_definitions(expr: Expr) -> list[Definition]:
 
 def name_definitions(definitions: list[Definition], leaves: Iterable[Leaf], letters: Iterable[str]) -> None:
     """`weights`, `scores`, `Q`, `K`, `V` by their roles, `out` for a result; others as the caller's variable."""
-    taken = {*(leaf.name for leaf in leaves), *letters, *KEYWORDS, *RESERVED, "masked"}
+    taken = {*(leaf.name for leaf in leaves), *letters, *KEYWORDS, *WORDS, "masked"}
     results = [d for d in definitions if d.result]
     softmaxes = [d for d in definitions if isinstance(d.body, Over) and d.body.op in ("softmax", "log_softmax")]
 

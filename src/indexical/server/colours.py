@@ -8,7 +8,7 @@ from ..diagnostics import Sink
 from ..records import dataclass
 from ..source import Span
 from ..syntax.tokens import tokenize
-from ..syntax.vocabulary import RESERVED
+from ..syntax.vocabulary import WORDS
 from .analysis import Analysis
 
 COORDINATES = 8
@@ -66,7 +66,7 @@ def _coloured(analysis: Analysis) -> Iterator[Coloured]:
                 yield _made(token.start, token.end, f"coordinate{order[symbol.name] + 1}")
             elif symbol.kind != "word":
                 yield _made(token.start, token.end, _KINDS[symbol.kind], found.span in symbol.definitions)
-            elif symbol.name in RESERVED:
+            elif symbol.name in WORDS:
                 yield _made(token.start, token.end, "function", built_in=True)
         elif token.kind in ("keyword", "number"):
             yield _made(token.start, token.end, token.kind)

@@ -248,7 +248,7 @@ class _Reader:
                 self._stand(span, self._symbols.word("size"), None)
                 self._coordinate(name.name, name.span, self._bound_at(name.name, scope, name.span))
             case tree.Call(function, span, arguments):
-                self._name(tree.Name(function, span), {})
+                self._called(function, span)
                 self._each(arguments, scope)
             case tree.Reduction():
                 self._stand(node.operator_span, self._symbols.word(node.operator), None)
@@ -273,6 +273,14 @@ class _Reader:
             return known[1]
         return self._unit.first.get(name, span)
 
+    def _called(self, function: str, span: Span) -> None:
+        """A function where it is called: one of the file, or a word of the library, whatever else has its name."""
+        known = self._unit.names.get(function)
+        if function in FUNCTIONS and (known is None or known.kind != "function"):
+            self._stand(span, self._symbols.word(function), None)
+        else:
+            self._name(tree.Name(function, span), {})
+
     def _name(self, name: tree.Name, scope: Scope) -> None:
         """A name that is read: bound around it, or known in all of the file; what nothing binds is a word."""
         if name.name in scope:
@@ -281,7 +289,7 @@ class _Reader:
         elif name.name in self._unit.names:
             symbol = self._unit.names[name.name]
             self._stand(name.span, symbol, symbol.definitions[0])
-        elif name.name in self._unit.coordinates and name.name not in FUNCTIONS:
+        elif name.name in self._unit.coordinates:
             self._coordinate(name.name, name.span, self._unit.first[name.name])
         else:
             self._stand(name.span, self._symbols.word(name.name), None)

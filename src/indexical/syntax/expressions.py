@@ -16,6 +16,7 @@ from .vocabulary import (
     MAXIMUM_RANK,
     NORMALISERS,
     REDUCTIONS,
+    RESERVED,
     STORED_DTYPES,
 )
 
@@ -155,10 +156,10 @@ class ExpressionParser(LiteralParser):
         token = self.advance()
         span = self.span(token)
         binds = token.text in REDUCTIONS or token.text in NORMALISERS
-        if binds and self.next_is("["):
+        if binds and self.next_is("[") and (token.text in RESERVED or self.is_applied()):
             return self.reduction(token)
         if self.next_is("("):
-            if binds and token.text not in FUNCTIONS:
+            if token.text in RESERVED and binds and token.text not in FUNCTIONS:
                 verb = "consumes" if token.text in REDUCTIONS else "normalises over"
                 self.fail(
                     f"expected `[` and the coordinate that `{token.text}` {verb}",
@@ -169,6 +170,20 @@ class ExpressionParser(LiteralParser):
         if token.text == "masked":
             return tree.Masked(span)
         return tree.Name(token.text, span)
+
+    def is_applied(self) -> bool:
+        """Whether the bracket that opens here is followed by what is scanned: `rank[j](…)` ranks, `rank[i, j]` reads a
+        tensor of that name."""
+        brackets = braces = 0
+        for at in range(self.at, len(self.tokens) - 1):
+            text = self.tokens[at].text
+            brackets += (text == "[") - (text == "]")
+            braces += (text == "{") - (text == "}")
+            if not brackets:
+                return self.tokens[at + 1].text == "("
+            if text == ";" and not braces:
+                break
+        return True
 
     def postfix(self, base: tree.Expr, start: int) -> tree.Expr:
         while self.next_is("["):

@@ -30,7 +30,7 @@ from .layout import (
 )
 from .remarks import Placement, else_if, place
 from .sequence import Part, on_one_line, one_under_another
-from .vocabulary import NORMALISERS, REDUCTIONS
+from .vocabulary import RESERVED
 
 # What is closed in itself holds tighter than every operator.
 _CLOSED = POWER + 1
@@ -145,7 +145,7 @@ class _Formatter:
         """The tensor of a read. `sum[` would start a reduction, so a tensor of that name is put in parentheses."""
         match expr:
             case tree.Name(name):
-                readable = name not in REDUCTIONS and name not in NORMALISERS
+                readable = name not in RESERVED
             case tree.Index() | tree.Call() | tree.Reduction() | tree.Paren() | tree.Masked():
                 readable = True
             case tree.ArrayLiteral() | tree.Printed() | tree.Pasted():

@@ -22,8 +22,13 @@ GROUPINGS = ("contiguous", "interleaved")
 # What the weights of a query sum to, where that is not 1.
 ROW_SUMS = ("at most 1", "signed", "free")
 
-# Words that a program cannot give a new meaning, beside the keywords.
-RESERVED = frozenset((*REDUCTIONS, *NORMALISERS, *FUNCTIONS, "size", "masked", "pi"))
+# Words that a program cannot give a new meaning, beside the keywords. This list never grows: a word that the language
+# takes up later belongs to the library, and programs that already use it as a name keep their meaning.
+RESERVED = frozenset((*REDUCTIONS, "softmax", "log_softmax", "cumsum", "size", "masked"))
+# Words that have a meaning unless a program gives them another: its own definitions come first.
+LIBRARY = frozenset((*NORMALISERS, *FUNCTIONS, "pi")) - RESERVED
+# All of these: names that are made up keep clear of them.
+WORDS = RESERVED | LIBRARY
 
 # The options of every call: an input of such a name is given by its place.
 OPTIONS = ("outputs", "backend", "isolate", "recompute", "memory")

@@ -50,6 +50,7 @@ def _words() -> dict[str, Any]:
         "rows": vocabulary.ROW_SUMS,
         "pasted": vocabulary.PRINTED_AS,
         "reserved": sorted(vocabulary.RESERVED),
+        "library": sorted(vocabulary.LIBRARY),
         "foreign": vocabulary.FOREIGN,
         "instead": INSTEAD,
         "thresholds": {name: threshold.value for name, threshold in THRESHOLDS.items()},

@@ -11,7 +11,7 @@ from ..checker.guards import mentioned
 from ..ir import nodes as ir
 from ..ir.functions import operation
 from ..ir.types import Coordinate, Kind, join
-from ..ir.walk import fresh
+from ..ir.walk import fresh, fresh_name
 from ..records import dataclass
 from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
@@ -43,6 +43,11 @@ def legal(name: str) -> str:
     if not kept or not (kept[0].isalpha() or kept[0] == "_"):
         kept = f"_{kept}"
     return f"{kept}_" if kept in RESERVED or kept in KEYWORDS else kept
+
+
+def circle_name(setting: Setting) -> str:
+    """The name of a function that gives `pi` in a program that calls a tensor so."""
+    return fresh_name("pi", set(setting.names.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,15 @@ class Place:
     def name_of(self, coordinate: Coordinate) -> str:
         assert coordinate in self.names, f"`{coordinate}` is free in `{self.owner}`"
         return self.names[coordinate]
+
+    def circle(self) -> tree.Expr:
+        """`pi`; where a tensor is called so, a function that gives it, for a function sees no tensors of the program."""
+        for bound, name in self.names.items():
+            if name == "pi":
+                raise Clash(bound, name)
+        if "pi" not in self.setting.names.values():
+            return tree.Name("pi", NOWHERE)
+        return tree.Call(circle_name(self.setting), NOWHERE, (), NOWHERE)
 
     def sized(self, coordinate: Coordinate) -> tree.Expr:
         """`size(c)` of the inputs' `c`. Where another `c` is bound, that one has to step aside."""
@@ -236,7 +250,7 @@ def _operation(expr: ir.Map, place: Place, beside_real: bool) -> tree.Expr:
         case op, (operand,) if op.startswith("as "):
             return tree.Cast(_operand(operand, place), op[3:], NOWHERE)
         case "pi", ():
-            return tree.Name("pi", NOWHERE)
+            return place.circle()
         case op, arguments:
             meets = operation(op).keeps_whole and any(_is_surely_real(argument) for argument in arguments)
             inner = tuple(written_expression(argument, place, meets) for argument in arguments)

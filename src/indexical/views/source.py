@@ -10,6 +10,7 @@ from ..checker.spaces import check as check_spaces
 from ..diagnostics import Sink
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.constants import names_pi
 from ..ir.graph import components
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
@@ -23,6 +24,7 @@ from .expressions import (
     as_real,
     attaches,
     binder,
+    circle_name,
     guards,
     legal,
     scan,
@@ -276,6 +278,9 @@ def _declarations(program: ir.Program, setting: Setting) -> Iterator[list[tree.S
     if members:
         items = tuple(tree.SpaceItem(legal(space), tuple(names), NOWHERE) for space, names in members.items())
         yield [tree.Space(items, NOWHERE)]
+    if "pi" in setting.names.values() and names_pi(program):
+        body = tree.Block((), tree.Name("pi", NOWHERE), (), NOWHERE)
+        yield [tree.Fn(circle_name(setting), NOWHERE, (), (), body, NOWHERE)]
     yield _inputs(program, setting)
 
 

@@ -29,7 +29,7 @@ class Lowering {
   }
 
   read() {
-    Object.assign(this, { lets: new Map(), bodies: new Map(), sizes: Object.create(null), taken: new Set([...this.declared.inputs.keys(), ...this.declared.lets.keys(), ...WORDS.reserved]), memo: new Map(), calls: [], expanding: [], attached: new Map(), count: 0, depth: 0, rehearsing: 0 });
+    Object.assign(this, { lets: new Map(), bodies: new Map(), sizes: Object.create(null), taken: new Set([...this.declared.inputs.keys(), ...this.declared.lets.keys(), ...WORDS.reserved, ...WORDS.library]), memo: new Map(), calls: [], expanding: [], attached: new Map(), count: 0, depth: 0, rehearsing: 0 });
     const scope = this.inputScope();
     for (const { group, isRecursive } of groupsOf(this.declared.lets)) {
       if (!scope.names.has(group[0])) for (const [name, meaning] of this.settled(scope, group, isRecursive)) scope.names.set(name, meaning);
@@ -177,6 +177,7 @@ class Lowering {
 
   unknown(scope, name, span, isRead) {
     if (name === "pi") return new Mistake("`pi` is one number, and is read without a bracket", span);
+    if (WORDS.normalisers.includes(name)) return new Mistake(`expected \`(\` and what \`${name}\` scans`, span, `write \`${name}[j](…)\``);
     if (!isRead && (scope.sizes.has(name) || scope.spaces.has(name))) return new Mistake(`nothing binds the coordinate \`${name}\` here`, span, `put it on the left, or consume it: \`sum[${name}](…)\`; the number of its points is \`size(${name})\``);
     const otherwise = scope.functions.has(name) ? `\`${name}\` is a function: write \`${name}(…)\`` : isRead ? `declare it, \`input ${name}[…];\`, or define it, \`let ${name}[…] = …;\`` : `if it is a coordinate, put it on the left, or consume it: \`sum[${name}](…)\``;
     return new Mistake(`nothing defines \`${name}\`${scope.inFunction ? " in this function" : ""}`, span, closest(name, [...scope.names.keys(), ...scope.functions.keys()]) ?? own(WORDS.foreign, name) ?? otherwise);
@@ -265,7 +266,7 @@ class Lowering {
 
   call(scope, node) {
     if (node.function === "size") return this.sizeCall(scope, node);
-    if (!Object.hasOwn(WORDS.arity, node.function)) {
+    if (!isBuiltin(scope, node.function)) {
       const found = this.called(scope, node, null, true);
       return found.tensor ? this.single(scope, found, `what \`${node.function}\` gives`, `${node.function}(…)`, node.span) : found;
     }

@@ -80,12 +80,25 @@ Object.assign(Parser.prototype, {
     const { text, start, end } = this.take();
     const scans = WORDS.reductions.includes(text);
     const binds = scans || WORDS.normalisers.includes(text);
-    if (binds && this.is("[")) return this.reduction(text, start, end);
+    if (binds && this.is("[") && (WORDS.reserved.includes(text) || this.isApplied())) return this.reduction(text, start, end);
     if (this.is("(")) {
-      if (binds && !Object.hasOwn(WORDS.arity, text)) this.fail(`expected \`[\` and the coordinate that \`${text}\` ${scans ? "consumes" : "normalises over"}`, `write \`${text}[j](…)\``);
+      if (binds && WORDS.reserved.includes(text) && !Object.hasOwn(WORDS.arity, text)) this.fail(`expected \`[\` and the coordinate that \`${text}\` ${scans ? "consumes" : "normalises over"}`, `write \`${text}[j](…)\``);
       return { kind: "Call", function: text, functionSpan: [start, end], arguments: this.listed("(", () => this.expression(), "these arguments"), span: this.since(start) };
     }
     return text === "masked" ? { kind: "Masked", span: [start, end], text: "masked" } : { kind: "Name", name: text, span: [start, end] };
+  },
+
+  // Whether the bracket that opens here is followed by what is scanned: `rank[i, j]` reads a tensor of that name.
+  isApplied() {
+    let [brackets, braces] = [0, 0];
+    for (let at = this.at; at < this.tokens.length - 1; at += 1) {
+      const { text } = this.tokens[at];
+      brackets += (text === "[") - (text === "]");
+      braces += (text === "{") - (text === "}");
+      if (brackets === 0) return this.tokens[at + 1].text === "(";
+      if (text === ";" && braces === 0) break;
+    }
+    return true;
   },
 
   postfix(base, start) {

@@ -46,7 +46,7 @@ Object.assign(Lowering.prototype, {
     let node = let_.body;
     while (node.kind === "Paren") node = node.inner;
     if (let_.where.length > 0) throw new Mistake("a guard needs coordinates on the left", let_.where[0].span);
-    if (node.kind !== "Call" || Object.hasOwn(WORDS.arity, node.function)) throw new Mistake("several names are bound to a call that gives several tensors", node.span, "to define each on its own, write one `let` for each");
+    if (node.kind !== "Call" || isBuiltin(scope, node.function)) throw new Mistake("several names are bound to a call that gives several tensors", node.span, "to define each on its own, write one `let` for each");
     const written = let_.names.map(({ name }) => name);
     const names = written.map((name) => (isLocal ? this.newName(`${scope.frame.owner}_${name}`) : name));
     return this.entered(scope, node, ({ tree }, inner) => {
@@ -172,6 +172,7 @@ Object.assign(Lowering.prototype, {
 
   entered(scope, node, act) {
     const found = scope.functions.get(node.function);
+    if (found === undefined && WORDS.normalisers.includes(node.function)) throw new Mistake(`expected \`[\` and the coordinate that \`${node.function}\` normalises over`, node.functionSpan, `write \`${node.function}[j](…)\``);
     if (found === undefined) throw new Mistake(`no function is called \`${node.function}\``, node.functionSpan, scope.names.has(node.function) ? `read it: \`${node.function}[…]\`` : closest(node.function, [...scope.functions.keys(), ...Object.keys(WORDS.arity), "size"]) ?? own(WORDS.foreign, node.function) ?? null);
     if (this.calls.some(({ called }) => called === found)) throw new Mistake(`\`${node.function}\` calls itself`, node.span, "a recurrence is written with clauses: `let h[0] = …; let h[t in 1..n] = … h[t - 1] …;`");
     if (this.calls.length >= MOST_CALLS) throw new Mistake(`calls nest more than ${MOST_CALLS} deep`, node.span);

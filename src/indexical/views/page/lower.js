@@ -125,6 +125,9 @@ function closest(name, known) {
 
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
+// Whether a call is of the language's own function: the program's come first.
+const isBuiltin = (scope, name) => name === "size" || (Object.hasOwn(WORDS.arity, name) && !scope.functions.has(name));
+
 function checkFree(name, span) {
   if (WORDS.reserved.includes(name)) throw new Mistake(`\`${name}\` is a word of the language`, span, "choose another name");
   if (name === "__proto__") throw new Mistake("`__proto__` cannot be a name here", span, "choose another name");

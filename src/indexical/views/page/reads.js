@@ -11,7 +11,7 @@ Object.assign(Lowering.prototype, {
         throw new Mistake(`\`${node.name}\` is one number, not a tensor`, node.span);
       }
       case "Call":
-        if (!Object.hasOwn(WORDS.arity, node.function) && node.function !== "size") {
+        if (!isBuiltin(scope, node.function)) {
           const found = this.called(scope, node, null, true);
           if (!found.tensor) throw new Mistake(`\`${node.function}\` gives one number, not a tensor`, node.span);
           return found;
