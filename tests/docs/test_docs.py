@@ -96,7 +96,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_grammar_has_every_word_of_the_language() -> None:
     (grammar,) = [block.text for block in running.blocks(DOCS / "language.md") if block.language == "ebnf"]
     words = set(re.findall(r'"([a-z][a-z_0-9]*)"', grammar))
-    known = {*tokens.KEYWORDS, *vocabulary.RESERVED, *vocabulary.DTYPES, *vocabulary.ROLES, *vocabulary.FLAGS}
+    known = {*tokens.KEYWORDS, *vocabulary.WORDS, *vocabulary.DTYPES, *vocabulary.ROLES, *vocabulary.FLAGS}
     known |= {word for rows in vocabulary.ROW_SUMS for word in rows.split() if word.isalpha()}
     known |= {*vocabulary.GROUPINGS, *vocabulary.STORED_DTYPES, "groups", "attention", "rows", "offset"}
     known |= {*vocabulary.PRINTED_AS, "printed"}
