@@ -237,9 +237,8 @@ def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
         )
         return
     if node.function in NORMALISERS:
-        help = f"write `{node.function}[j](…)`"
         message = f"expected `[` and the coordinate that `{node.function}` normalises over"
-        unit.report("IX101", message, node.function_span, help=help)
+        unit.report("IX101", message, node.function_span, help=f"write `{node.function}[j](…)`")
         return
     help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
     help = help or FOREIGN.get(node.function)

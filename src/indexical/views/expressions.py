@@ -127,7 +127,7 @@ class Place:
         return self.names[coordinate]
 
     def circle(self) -> tree.Expr:
-        """`pi`; where a tensor is called so, a function that gives it, for a function sees no tensors of the program."""
+        """`pi`; where a tensor is called so, a function that gives it: functions see no tensors of the program."""
         for bound, name in self.names.items():
             if name == "pi":
                 raise Clash(bound, name)
