@@ -81,6 +81,10 @@ OFFSETS = {
     ("j <= i + 2", "causal offset 1"): False,
     ("j <= i + n", "causal"): False,
     ("j <= i + n || j < 1", "causal offset n"): False,
+    ("j < i", "causal offset -1"): True,
+    ("j <= i", "causal offset -1"): False,
+    ("j <= i - 2", "causal offset 1 - 3"): True,
+    ("j < i", "causal offset 1 - 3"): False,
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, product
 
 from ..checker.names import suggest
@@ -15,6 +16,8 @@ from ..ir.algebra.factors import varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
+from ..records import dataclass
+from ..syntax import vocabulary
 from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
@@ -24,8 +27,32 @@ from .view import View
 from .weights import added
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One word of a contract, with its argument, and what it is said of. A `role` claims `coordinate`."""
+
+    contract: ir.Contract
+    word: str
+    view: View
+    gather: Gather | Ungathered
+    roles: Roles
+    sink: Sink
+    coordinate: str = ""
+    argument: ir.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """How a word is checked: `proves` says whether it holds, and reports why not; `code` is for what it leaves
+    undecided. Some words say nothing where the roles are wrong."""
+
+    code: str
+    proves: Callable[[Claim], bool]
+    needs_roles: bool = True
+
+
 def check(view: View, sink: Sink) -> None:
-    """Every contract of a program: silent where it is proved."""
+    """Every contract of a program: silent where it is proved, an error where it is not."""
     view = view.joined if view.program.contracts else view
     for contract in view.program.contracts:
         gather = gather_of(view, contract.name)
@@ -38,18 +65,26 @@ def check(view: View, sink: Sink) -> None:
                 help="an attention sums values under weights that compare who asks with who answers",
             )
             continue
-        found = roles(view, gather)
-        good = _check_roles(contract, found, view, gather, sink)
-        if good:
-            _check_sides(contract, found, view, gather, sink)
-            good = not isinstance(gather, Gather) or _check_residual(contract, view, gather, sink)
-        if good:
-            _check_rows(contract, view, gather, sink)
-        for flag, size in contract.flags:
-            if flag.startswith("causal") and good:
-                _check_causal(contract, size, view, gather, found, sink)
-            elif flag.startswith("groups"):
-                _check_groups(contract, flag, size, view, gather, sink)
+        claim = Claim(contract, "", view, gather, roles(view, gather), sink)
+        known = [holds(replace(claim, word=role, coordinate=name)) for role, name in contract.roles]
+        good = all(known) and _proves_structure(claim)
+        summed = any(flag.startswith("rows ") for flag, _ in contract.flags)
+        for word, argument in (*(() if summed else ((SUM_TO_ONE, None),)), *contract.flags):
+            if good or not CHECKS[word].needs_roles:
+                holds(replace(claim, word=word, argument=argument))
+
+
+def holds(claim: Claim) -> bool:
+    """Whether a word of a contract is proved. What is not is an error: the one that its check reports, or else that it
+    is left undecided."""
+    sink, row = claim.sink, CHECKS[claim.word]
+    found = Sink()
+    proved = row.proves(replace(claim, sink=found)) is True and not found.failed
+    if not proved and not found.failed:
+        found.report(row.code, f"`{claim.word}` is not proved", Label(claim.contract.span, "claimed here"))
+    for diagnostic in found:
+        sink.add(diagnostic)
+    return proved
 
 
 def gather_of(view: View, name: str) -> Gather | Ungathered | None:
@@ -70,36 +105,42 @@ def gather_of(view: View, name: str) -> Gather | Ungathered | None:
 # ----------------------------------------------------------------------- roles
 
 
-def _check_roles(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> bool:
-    good = True
-    for role, name in contract.roles:
-        if name in found.names[role] or (role in ("head", "batch") and name in found.names["shared"]):
-            continue
-        good = False
-        other = next((r for r in (*ROLES, "shared") if name in found.of(r) or name in found.names[r]), None)
-        actual = ", ".join(f"`{n}`" for n in found.of(role)) or "nothing"
-        blocks = () if other is not None else _taken_apart(view, contract.name, gather, name)
-        if blocks:
-            parts = " and ".join(f"`{part}`" for part in blocks)
-            message = f"the contract calls `{name}` the {_WORDS[role]}, and it is taken apart into {parts}"
-        elif other is None:
-            message = f"the contract calls `{name}` the {_WORDS[role]}, and no coordinate of that name takes part"
-        else:
-            message = f"the contract calls `{name}` the {_WORDS[role]}, and it is the {_WORDS[other]}"
-        place = Label(gather.span, f"here, {actual} is the {_WORDS[role]}")
-        labels = [Label(contract.span, f"{role} `{name}` claimed here"), place]
-        help = _REMEDY.get((role, other or ""), "correct the relation, or the contract")
-        if blocks and found.of(role):
-            help = f"say which part it is: `{role} {found.of(role)[0]}`"
-        elif other is None:
-            named = {each for r in (*ROLES, "shared") for each in found.of(r)}
-            help = suggest(name, named, contract.span)[0] or help
-        if isinstance(gather, Gather):
-            labels.append(Label(gather.weights.span, f"normalised over `{view.shown(gather.coordinate)}`"))
-        elif role == "carry":
-            help = "nothing is gathered with these weights: sum values under them, or claim nothing of what is carried"
-        sink.report("IX421", message, *labels, help=help)
-    return good
+def _proves_role(claim: Claim) -> bool:
+    contract, found, view, gather = claim.contract, claim.roles, claim.view, claim.gather
+    role, name = claim.word, claim.coordinate
+    if name in found.names[role] or (role in ("head", "batch") and name in found.names["shared"]):
+        return True
+    other = next((r for r in (*ROLES, "shared") if name in found.of(r) or name in found.names[r]), None)
+    actual = ", ".join(f"`{n}`" for n in found.of(role)) or "nothing"
+    blocks = () if other is not None else _taken_apart(view, contract.name, gather, name)
+    if blocks:
+        parts = " and ".join(f"`{part}`" for part in blocks)
+        message = f"the contract calls `{name}` the {_WORDS[role]}, and it is taken apart into {parts}"
+    elif other is None:
+        message = f"the contract calls `{name}` the {_WORDS[role]}, and no coordinate of that name takes part"
+    else:
+        message = f"the contract calls `{name}` the {_WORDS[role]}, and it is the {_WORDS[other]}"
+    place = Label(gather.span, f"here, {actual} is the {_WORDS[role]}")
+    labels = [Label(contract.span, f"{role} `{name}` claimed here"), place]
+    help = _REMEDY.get((role, other or ""), "correct the relation, or the contract")
+    if blocks and found.of(role):
+        help = f"say which part it is: `{role} {found.of(role)[0]}`"
+    elif other is None:
+        named = {each for r in (*ROLES, "shared") for each in found.of(r)}
+        help = suggest(name, named, contract.span)[0] or help
+    if isinstance(gather, Gather):
+        labels.append(Label(gather.weights.span, f"normalised over `{view.shown(gather.coordinate)}`"))
+    elif role == "carry":
+        help = "nothing is gathered with these weights: sum values under them, or claim nothing of what is carried"
+    claim.sink.report("IX421", message, *labels, help=help)
+    return False
+
+
+def _proves_structure(claim: Claim) -> bool:
+    """Whether the sides of the scores and what is added to the attention stand where every contract says."""
+    contract, view, gather, sink = claim.contract, claim.view, claim.gather, claim.sink
+    _check_sides(contract, claim.roles, view, gather, sink)
+    return not isinstance(gather, Gather) or _check_residual(contract, view, gather, sink)
 
 
 _WORDS = {
@@ -181,23 +222,27 @@ def _homes(view: View, expr: ir.Expr, names: set[str]) -> set[str]:
 # ------------------------------------------------------------------------ rows
 
 
-def _check_rows(contract: ir.Contract, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
-    """The weights of a query come to what the contract says, or to less than it allows."""
-    claims = [flag.removeprefix("rows ") for flag, _ in contract.flags if flag.startswith("rows ")]
-    claimed = claims[-1] if claims else "sum to 1"
+def _proves_rows(claim: Claim) -> bool:
+    """Whether the weights of a query come to what the contract says, or to less than it allows."""
+    contract, view, gather = claim.contract, claim.view, claim.gather
+    claimed = claim.word.removeprefix("rows ")
     found = rows_of(view, gather, contract.name)
     if _FREEDOM.index(found) <= _FREEDOM.index(claimed):
-        return
-    saying = f"the contract says `rows {claimed}`" if claims else "the contract says that they sum to 1"
-    sink.report(
+        return True
+    implied = claim.word == SUM_TO_ONE
+    saying = "the contract says that they sum to 1" if implied else f"the contract says `{claim.word}`"
+    claim.sink.report(
         "IX426",
         f"the weights of `{contract.name}` {_SUMS[found]}, and {saying}",
         Label(gather.weights.span, _WHY[found]),
-        Label(contract.span, "claimed here" if claims else "claimed by saying nothing else"),
+        Label(contract.span, "claimed by saying nothing else" if implied else "claimed here"),
         help=f"say `rows {found}`, or normalise the weights over `{view.shown(gather.coordinate)}`",
     )
+    return False
 
 
+# What a contract claims that says nothing of its rows.
+SUM_TO_ONE = "rows sum to 1"
 # From the claim that says most to the one that says nothing.
 _FREEDOM = ("sum to 1", "at most 1", "signed", "free")
 _SUMS = {
@@ -215,26 +260,30 @@ _WHY = {
 # ---------------------------------------------------------------------- causal
 
 
-def _check_causal(
-    contract: ir.Contract, offset: ir.Expr | None, view: View, gather: Gather | Ungathered, found: Roles, sink: Sink
-) -> None:
-    """Everything that is read along the positions is read at the query, or before it; or up to so much after it."""
+def _proves_causal(claim: Claim) -> bool:
+    """Whether everything that is read along the positions is read at the query, or before it; or up to so much after
+    it, where an offset that is no figure counts keys from before: it is not negative."""
+    contract, offset, view, gather = claim.contract, claim.argument, claim.view, claim.gather
     let = view.lets[contract.name]
     asks = _query_axis(view, let, gather)
     if asks is None:
-        sink.report("IX423", f"`{contract.name}` does not keep the query, so it cannot be causal", contract.span)
-        return
+        message = f"`{contract.name}` does not keep the query, so it cannot be causal"
+        claim.sink.report("IX423", message, contract.span)
+        return False
     positions = positions_of(view, let, asks, gather)
     here = place_on(let.axes[asks], let.axes[asks].coordinate, contract.span)
     last = here if offset is None else build.apply("+", (here, offset), "whole", contract.span)
+    figure = None if offset is None else polynomial(offset, constants_of(view.lets)).constant
+    ends = (last,) if figure is not None and figure < 0 else tuple(dict.fromkeys((here, last)))
     for scan in view.influence.of(contract.name):
         for number, index in enumerate(scan.indices):
-            if not is_position(view, scan.tensor, number, index, positions):
+            if index == here or not is_position(view, scan.tensor, number, index, positions):
                 continue
-            orders = [build.apply("<=", (index, end), "bool", index.span) for end in dict.fromkeys((here, last))]
+            orders = [build.apply("<=", (index, end), "bool", index.span) for end in ends]
             if not any(view.scanning(let, scan).proves(order) for order in orders):
-                _report_causal(contract, view, gather, found, scan, index, here, offset, sink)
-                return
+                _report_causal(contract, view, gather, claim.roles, scan, index, here, offset, claim.sink)
+                return False
+    return True
 
 
 def _report_causal(
@@ -248,10 +297,8 @@ def _report_causal(
     offset: ir.Expr | None,
     sink: Sink,
 ) -> None:
-    point = None
-    if offset is None or isinstance(offset, ir.Const):
-        more = 0 if offset is None else int(offset.value)
-        point = later_pair(scan, index, here, more, view.lets[contract.name])
+    figure = 0 if offset is None else polynomial(offset, constants_of(view.lets)).constant
+    point = None if figure is None else later_pair(scan, index, here, figure, view.lets[contract.name])
     guard = gather.weights.kept[0] if gather.weights.kept else None
     span = gather.weights.span if guard is None else guard.span
     words = "no guard removes the future" if guard is None else "this guard keeps it"
@@ -261,7 +308,7 @@ def _report_causal(
     done = "gathered" if isinstance(gather, Gather) else "normalised"
     read = Label(gather.span, f"{done} here; `{scan.tensor}` is read at `{at}`")
     key, query = view.shown(gather.coordinate), found.query[0] if found.query else show(here)
-    past = "" if offset is None else f" + {show(offset)}"
+    past = "" if offset is None else f" - {-figure}" if figure is not None and figure < 0 else f" + {show(offset)}"
     if point is None:
         order = f"{show(index)} <= {show(here)}{past}"
         message = f"causal is not proved: that `{order}` does not follow from the guards"
@@ -364,17 +411,16 @@ def _report_residual(term: ir.Expr, where: str, primary: Label, other: Label, si
     )
 
 
-def _check_groups(
-    contract: ir.Contract, flag: str, size: ir.Expr | None, view: View, gather: Gather | Ungathered, sink: Sink
-) -> None:
-    """Heads that share a key: neighbours where the groups are contiguous, every G-th where interleaved."""
-    claimed = Label(contract.span, "claimed here")
+def _proves_groups(claim: Claim) -> bool:
+    """Whether heads share a key: neighbours where the groups are contiguous, every G-th where interleaved."""
+    flag, size, view = claim.word, claim.argument, claim.view
+    claimed = Label(claim.contract.span, "claimed here")
     help = "contiguous groups are read at `h / G`, interleaved ones at `h % G`"
-    found = list(_grouped(view, gather))
+    found = list(_grouped(view, claim.gather))
     if not found:
-        sink.report(
-            "IX425", f"{flag} is not proved: no key is read at a quotient or remainder of a head", claimed, help=help
-        )
+        message = f"{flag} is not proved: no key is read at a quotient or remainder of a head"
+        claim.sink.report("IX425", message, claimed, help=help)
+        return False
     for index in found:
         wanted = "//" if flag.endswith("contiguous") else "%"
         constants = constants_of(view.lets)
@@ -391,8 +437,9 @@ def _check_groups(
             words = f"groups of {show(index.arguments[1])}"
         else:
             continue
-        sink.report("IX425", message, Label(index.span, words), claimed, help=help)
-        return
+        claim.sink.report("IX425", message, Label(index.span, words), claimed, help=help)
+        return False
+    return True
 
 
 def _grouped(view: View, gather: Gather | Ungathered) -> Iterator[ir.Map]:
@@ -408,3 +455,14 @@ def _grouped(view: View, gather: Gather | Ungathered) -> Iterator[ir.Map]:
 
 def _example(op: str) -> str:
     return "heads 0 and 1 read different keys" if op == "%" else "heads 0 and 1 read the same key"
+
+
+# Exactly one check for each word that a contract may have, and for the one that is claimed by saying nothing.
+CHECKS: Mapping[str, Check] = {
+    **{role: Check("IX421", _proves_role) for role in vocabulary.ROLES},
+    **{f"rows {sums}": Check("IX426", _proves_rows) for sums in ("sum to 1", *vocabulary.ROW_SUMS)},
+    "causal": Check("IX423", _proves_causal),
+    "causal offset": Check("IX423", _proves_causal),
+    "groups contiguous": Check("IX425", _proves_groups, needs_roles=False),
+    "groups interleaved": Check("IX425", _proves_groups, needs_roles=False),
+}
