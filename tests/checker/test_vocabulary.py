@@ -134,7 +134,7 @@ WRONG = {
 def ever() -> list[tuple[str, str]]:
     """Every program that stood in `examples/` at some time, without its comments, and those that differ in nothing
     else only once; with its name there."""
-    text = (Path(__file__).parent / "history.ix").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "history.txt").read_text(encoding="utf-8")
     parts = re.split(r"^//// examples/(.*)\n", text, flags=re.MULTILINE)
     return list(zip(parts[1::2], parts[2::2], strict=True))
 

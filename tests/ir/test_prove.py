@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexical.ir import build
 from indexical.ir.affine import Polynomial, expression, number, of_atom, polynomial
-from indexical.ir.nodes import Expr, Range
+from indexical.ir.nodes import Const, Coord, Expr, Map, Range, Size
 from indexical.ir.prove import Assumptions, always_possible
 from indexical.ir.types import Coordinate
 from indexical.source import Source, Span
@@ -142,3 +142,76 @@ def test_a_quotient_and_its_remainder_are_what_was_divided(n: int, times: int) -
     wanted = polynomial(apply("*", whole(times), x))
     assert polynomial(apply("+", *parts)) == polynomial(apply("+", *reversed(parts))) == wanted
     assert polynomial(apply("+", parts[0], apply("%", x, whole(n + 1)))) != wanted
+
+
+@st.composite
+def arithmetic(draw: st.DrawFn, depth: int = 3) -> Expr:
+    """A whole expression of coordinates, sizes and small numbers, with quotients and remainders."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from((ASKS, ANSWERS, THIRD, N, M, N, M, whole(1), whole(2), whole(3))))
+    op = draw(st.sampled_from(("+", "-", "*", "//", "//", "%", "max", "min")))
+    return apply(op, draw(arithmetic(depth=depth - 1)), draw(arithmetic(depth=depth - 1)))
+
+
+@given(st.lists(arithmetic(2), max_size=2), arithmetic(), arithmetic(2))
+def test_what_is_proved_of_quotients_holds_wherever_it_is_evaluated(facts: list[Expr], left: Expr, right: Expr) -> None:
+    known = BOX
+    conditions = [compare("<=", fact, ASKS) for fact in facts]
+    for condition in conditions:
+        known = known.assuming(condition)
+    goals = [compare("<=", left, right), compare("<=", right, left), compare("<=", left, ASKS)]
+    goals = [goal for goal in goals if known.proves(goal)]
+    for n, m in product(range(1, 5), range(1, 5)) if goals else ():
+        for point in points(n, m):
+            for goal in goals:
+                parts = [part for each in (*conditions, goal) for part in each.arguments]  # type: ignore[attr-defined]
+                try:
+                    values = [valued(part, point) for part in parts]
+                except ZeroDivisionError:
+                    continue
+                pairs = list(zip(values[::2], values[1::2], strict=True))
+                if all(a <= b for a, b in pairs[:-1]):
+                    assert pairs[-1][0] <= pairs[-1][1], (goal, point)
+
+
+def valued(expr: Expr, point: dict[object, int]) -> int:
+    """The value of a whole expression at a point; quotients and remainders as the language has them."""
+    match expr:
+        case Const(value):
+            return int(value)
+        case Coord(coordinate):
+            return point[coordinate]
+        case Size():
+            return point[expr]
+        case Map(op, (left, right)):
+            a, b = valued(left, point), valued(right, point)
+            if op in ("//", "%"):
+                quotient = abs(a) // abs(b) * (1 if (a >= 0) == (b > 0) else -1)
+                return quotient if op == "//" else a - quotient * b
+            return {"+": a + b, "-": a - b, "*": a * b, "max": max(a, b), "min": min(a, b)}[op]
+    raise AssertionError(expr)
+
+
+# Whole numbers with divisors that are sizes, or made of them: each is at most `j`, whatever the sizes.
+_SIZES = (N, apply("*", N, M), apply("+", N, whole(1)), apply("*", whole(2), N), apply("//", N, M))
+_AT_MOST = {
+    "a quotient": lambda j, n: apply("//", j, n),
+    "a remainder": lambda j, n: apply("%", j, n),
+    "the start of a block": lambda j, n: apply("*", apply("//", j, n), n),
+    "the same by its remainder": lambda j, n: apply("-", j, apply("%", j, n)),
+    "a block of blocks": lambda j, n: apply("//", apply("//", j, n), whole(2)),
+    "a quotient twice": lambda j, n: apply("//", apply("//", j, n), n),
+    "a place in a block of blocks": lambda j, n: apply("%", apply("//", j, n), whole(2)),
+    "a quotient by more": lambda j, n: apply("//", j, apply("+", n, whole(1))),
+    "itself, taken apart": lambda j, n: apply("+", apply("*", apply("//", j, n), n), apply("%", j, n)),
+    "an even quotient": lambda j, n: apply("//", apply("*", j, n), n),
+}
+
+
+@pytest.mark.parametrize("form", _AT_MOST)
+@pytest.mark.parametrize("size", range(len(_SIZES)))
+def test_positions_are_divided_by_named_sizes(form: str, size: int) -> None:
+    known = BOX.assuming(compare("<=", ANSWERS, ASKS))
+    value = _AT_MOST[form](ANSWERS, _SIZES[size])
+    assert known.proves(compare("<=", value, ASKS))
+    assert not known.proves(compare("<", value, ANSWERS))

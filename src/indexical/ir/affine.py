@@ -117,9 +117,19 @@ def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
         case Map("*", (left, right)):
             return _bounded(polynomial(left, constants) * polynomial(right, constants), expr)
         case Map("//" | "%" as op, (left, right)):
-            return _divide(op, polynomial(left, constants), polynomial(right, constants), expr)
+            return _divide(op, polynomial(left, constants), polynomial(right, constants), _resolved(expr, constants))
         case _:
             return of_atom(expr)
+
+
+def _resolved(expr: Expr, constants: Constants) -> Expr:
+    """An expression with the values of constants in the place of their names, so that `j / P` is `j / size(p)`."""
+    if constants is no_constants:
+        return expr
+    if isinstance(expr, Read) and not expr.indices:
+        known = constants(expr.tensor)
+        return expr if known is None else _resolved(known, constants)
+    return rebuild(expr, lambda part: _resolved(part, constants))
 
 
 def step_of(expr: Expr, coordinate: Coordinate) -> int | None:
@@ -132,7 +142,7 @@ def _reunited(total: Polynomial, constants: Constants) -> Polynomial:
     """A sum in which a quotient and its remainder are what was divided: `n * (x / n) + x % n` is `x`."""
     for monomial, factor in total.terms.items():
         match list(monomial):
-            case [(Map("%", (dividend, Const() | Size() as divisor)) as atom, 1)]:
+            case [(Map("%", (dividend, divisor)) as atom, 1)] if is_counted(polynomial(divisor, constants)):
                 quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
                 parts = polynomial(divisor, constants) * quotient * number(factor)
                 if parts.terms and all(total.terms.get(one) == times for one, times in parts.terms.items()):
@@ -150,9 +160,10 @@ def _divide(op: str, left: Polynomial, right: Polynomial, expr: Expr) -> Polynom
     """A quotient that comes out even is taken apart; two constants truncate toward zero."""
     divisor = right.constant
     if divisor is None:
-        if left == right and op == "//":
-            return number(1)
-        return of_atom(expr)
+        even = _even_quotient(left, right)
+        if even is None:
+            return of_atom(expr)
+        return even if op == "//" else number(0)
     if divisor == 0:
         return of_atom(expr)
     value = left.constant
@@ -164,6 +175,24 @@ def _divide(op: str, left: Polynomial, right: Polynomial, expr: Expr) -> Polynom
             return number(0)
         return Polynomial({monomial: factor // divisor for monomial, factor in left.terms.items()})
     return of_atom(expr)
+
+
+def _even_quotient(left: Polynomial, right: Polynomial) -> Polynomial | None:
+    """A polynomial divided by one of a single term, or by itself, where that comes out even; None where it does not."""
+    if left == right:
+        return number(1)
+    if len(right.terms) != 1:
+        return None
+    ((divisor, times),) = right.terms.items()
+    terms: dict[Monomial, int] = {}
+    for monomial, factor in left.terms.items():
+        powers = dict(monomial)
+        for atom, power in divisor:
+            powers[atom] = powers.get(atom, 0) - power
+        if factor % times or min(powers.values()) < 0:
+            return None
+        terms[frozenset((atom, power) for atom, power in powers.items() if power)] = factor // times
+    return Polynomial(terms)
 
 
 def expression(value: Polynomial, span: Span) -> Expr:
@@ -208,10 +237,21 @@ def tidied(expr: Expr) -> Expr:
 
 
 def is_counted(value: Polynomial) -> bool:
-    """A sum of products of sizes and positive numbers: never negative. One that is divided by is not 0 either."""
+    """A sum of products of sizes, quotients of such sums and positive numbers: never negative. One that is divided by
+    is not 0 either."""
     return all(
-        factor > 0 and all(isinstance(atom, Size) for atom, _ in monomial) for monomial, factor in value.terms.items()
+        factor > 0 and all(_is_counted_atom(atom) for atom, _ in monomial) for monomial, factor in value.terms.items()
     )
+
+
+def _is_counted_atom(atom: Atom) -> bool:
+    match atom:
+        case Size():
+            return True
+        case Map("//" | "%" | "max" | "min", arguments) if atom.type.kind == "whole":
+            return all(is_counted(polynomial(argument)) for argument in arguments)
+        case _:
+            return False
 
 
 def replaced(value: Polynomial, atom: Atom, by: Polynomial) -> Polynomial:

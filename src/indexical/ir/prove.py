@@ -7,10 +7,10 @@ is checked in the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from math import gcd, inf
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from ..records import dataclass
 from . import walk
@@ -105,10 +105,12 @@ class Assumptions:
         value = goal.constant
         if value is not None:
             return value >= 0
+        if not satisfiable((*related(self.known, goal), -goal - 1), self):
+            return True
         for atom in goal.atoms:
             if isinstance(atom, Map) and atom.op in ("min", "max") and atom.type.kind == "whole":
                 return all(self._entails_as(atom, argument, goal) for argument in atom.arguments)
-        return not satisfiable((*related(self.known, goal), -goal - 1), self)
+        return False
 
     def _entails_as(self, atom: Map, chosen: Expr, goal: Polynomial) -> bool:
         """Whether the goal holds where one of several is the least (or largest)."""
@@ -232,34 +234,65 @@ def satisfiable(known: Iterable[Polynomial], assumptions: Assumptions) -> bool:
 def _always_true(facts: list[Polynomial], assumptions: Assumptions) -> list[Polynomial]:
     """Sizes are at least 0, remainders are less than their divisor, a factor keeps an order."""
     extra: list[Polynomial] = []
-    atoms = {atom for fact in facts for atom in fact.atoms}
-    for atom in list(atoms):
-        extra += _facts_of(atom, facts, assumptions)
+    atoms = _with_parts({atom for fact in facts for atom in fact.atoms}, assumptions)
+    for atom in sorted(atoms, key=_depth):
+        extra += _facts_of(atom, facts + extra, assumptions)
     atoms |= {atom for fact in extra for atom in fact.atoms}
-    extra += [of_atom(atom) for atom in atoms if isinstance(atom, Size)]
-    products = {monomial for fact in facts + extra for monomial in fact.terms if len(monomial) > 1}
-    for monomial in products:
-        for atom, power in monomial:
-            if isinstance(atom, Size) and power == 1:
-                others = {other for other, _ in monomial if other != atom}
-                extra += [fact * of_atom(atom) for fact in facts if fact.atoms & others]
+    extra += [of_atom(atom) for atom in atoms if is_counted(of_atom(atom))]
+    extra += [fact * of_atom(atom) for atom, fact in _products(facts + extra, facts)]
+    divided = {polynomial(atom.arguments[1], assumptions.constants) for atom in atoms if _is_division(atom)}
+    # What is divided by is at least 1 where it is a size: a product with it is no less than its other factor.
+    extra += [fact * of_atom(atom) - fact for atom, fact in _products(extra, facts) if of_atom(atom) in divided]
     return extra
 
 
+def _products(among: list[Polynomial], facts: list[Polynomial]) -> Iterator[tuple[Atom, Polynomial]]:
+    """The facts that may be multiplied by a size that stands in a product with one of their atoms."""
+    for monomial in {monomial for fact in among for monomial in fact.terms if len(monomial) > 1}:
+        for atom, power in monomial:
+            if is_counted(of_atom(atom)) and power == 1:
+                others = {other for other, _ in monomial if other != atom}
+                yield from ((atom, fact) for fact in facts if fact.atoms & others)
+
+
+def _with_parts(atoms: set[Atom], assumptions: Assumptions) -> set[Atom]:
+    """Atoms, and those of what is divided in them: `j / P` in `j / P / R`."""
+    waiting, found = list(atoms), set(atoms)
+    while waiting:
+        match waiting.pop():
+            case Map("//" | "%", (left, _)) as atom if _depth(atom) > 1:
+                more = polynomial(left, assumptions.constants).atoms - found
+                found |= more
+                waiting += more
+    return found
+
+
+def _depth(atom: Atom) -> int:
+    """The number of divisions in an atom."""
+    return sum(map(_is_division, walk.walk(atom))) if isinstance(atom, Map) else 0
+
+
+def _is_division(atom: Atom) -> TypeGuard[Map]:
+    return isinstance(atom, Map) and atom.op in ("//", "%")
+
+
 def _facts_of(atom: Atom, facts: list[Polynomial], assumptions: Assumptions) -> list[Polynomial]:
-    """`a = b·(a // b) + a % b`, for `a` at least 0. Where `b` is 0 nothing is evaluated."""
+    """`a = b·(a // b) + a % b`, for `a` at least 0, and neither part is larger than `a`. Where `b` is 0 nothing is
+    evaluated."""
     match atom:
         case Map("//" | "%", (left, right)):
             dividend = polynomial(left, assumptions.constants)
             divisor = polynomial(right, assumptions.constants)
-            plain = Assumptions(tuple(facts))
-            if any(inner == atom for inner in walk.walk(left)) or not is_counted(divisor):
+            if not (is_counted(dividend) or _is_never_negative(dividend, divisor, facts)):
                 return []
-            if _is_nested(left) or not (is_counted(dividend) or plain_entails(plain, dividend)):
-                return []
+            if not is_counted(divisor):
+                # It may be negative: then so is the quotient, and the remainder is not.
+                value = of_atom(atom)
+                return [dividend - value, dividend + value if atom.op == "//" else value]
             quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
             remainder = dividend - quotient * divisor
-            return [quotient, remainder, divisor - remainder - 1] + (
+            rows = [quotient, quotient * divisor, remainder, divisor - remainder - 1, dividend - quotient]
+            return rows + (
                 [of_atom(atom) - remainder, remainder - of_atom(atom)] if atom.op == "%" else []
             )
         case Map("max", arguments) if atom.type.kind == "whole":
@@ -267,14 +300,25 @@ def _facts_of(atom: Atom, facts: list[Polynomial], assumptions: Assumptions) -> 
     return []
 
 
+def _is_never_negative(dividend: Polynomial, divisor: Polynomial, facts: list[Polynomial]) -> bool:
+    """Whether facts say that what is divided is at least 0; what divides it, if it is a size, is not 0."""
+    known = [*facts, divisor - 1] if is_counted(divisor) else facts
+    for monomial in dividend.terms:
+        if len(monomial) > 1 and all(_is_known(atom, facts) for atom, _ in monomial):
+            known = [*known, Polynomial({monomial: 1})]
+    return plain_entails(Assumptions(tuple(known)), dividend)
+
+
+def _is_known(atom: Atom, facts: list[Polynomial]) -> bool:
+    """Whether an atom is at least 0."""
+    value = of_atom(atom)
+    return is_counted(value) or plain_entails(Assumptions(tuple(facts)), value)
+
+
 def plain_entails(assumptions: Assumptions, goal: Polynomial) -> bool:
     """As `entails`, from the facts as they stand."""
     rows = [dict(fact.terms) for fact in (*assumptions.known, -goal - 1)]
     return eliminate(rows, keep=frozenset()) is None
-
-
-def _is_nested(expr: Expr) -> bool:
-    return any(isinstance(inner, Map) and inner.op in ("//", "%") for inner in walk.walk(expr))
 
 
 class Inexact(Exception):
