@@ -13,6 +13,7 @@ from ..ir.algebra import normal
 from ..ir.algebra.canonical import text
 from ..ir.algebra.factors import Factor, Factored, Forms
 from ..ir.algebra.normal import Binder, Form, Sum, plus
+from ..ir.algebra.powers import is_never_negative
 from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import Total, log_of, matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
@@ -164,31 +165,63 @@ def find_weights(forms: Forms, product: Factored, ranges: Iterable[ir.Range]) ->
 
 
 def _by_hand(forms: Forms, product: Factored, scope: Ranges, done: frozenset[int]) -> Iterator[Weights]:
-    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, by other divisors than those that are done."""
+    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, or by no less than that and a small number, by other
+    divisors than those that are done."""
     taken = {c for factor in product.factors for c in factor.coordinates}
     for number, divisor in enumerate(product.factors):
         if number in done or not divisor.inverse or not (taken - divisor.coordinates):
             continue
-        total = _total(forms, divisor.expr, scope)
-        if total is None:
-            continue
-        for coordinate in sorted(taken - divisor.coordinates, key=str):
+        choices = [
+            (coordinate, total, rows)
+            for total, rows in _totals(forms, divisor.expr, scope)
+            for coordinate in sorted(taken - divisor.coordinates, key=str)
+        ]
+        for coordinate, total, rows in choices:
             found = _share(forms, product, divisor, total, coordinate, scope)
             if found is not None:
                 used, kept = found
                 parts = [_in_algebra(forms, product.factors[n], scope) for n in used]
                 exponent = _exponent(part for part in parts if part is not None)
-                yield _described(forms, product, coordinate, used | {number}, divisor.expr.span, kept, exponent)
+                weights = _described(forms, product, coordinate, used | {number}, divisor.expr.span, kept, exponent)
+                yield replace(weights, exact=rows == "sum to 1", rows=rows)
                 break
 
 
-def _total(forms: Forms, expr: ir.Expr, scope: Ranges) -> Form | None:
-    """A divisor in normal form that is a sum, or several; None for any other. A name for one is written out."""
+def _totals(forms: Forms, expr: ir.Expr, scope: Ranges) -> Iterator[tuple[Form, Rows]]:
+    """The sums in normal form that a divisor is, or is no less than, and what the rows of weights then sum to. A name
+    for one is written out."""
     expr = forms.written_out(expr)
-    if expr.type.kind != "real" or not any(isinstance(part, ir.Reduce) for part in walk(expr)):
-        return None
+    floor = isinstance(expr, ir.Map) and expr.op == "max"
+    if isinstance(expr, ir.Map) and floor:
+        summed = [inner for argument in expr.arguments if _reduces(inner := forms.written_out(argument))]
+        if len(summed) != 1:
+            return
+        (expr,) = summed
+    if expr.type.kind != "real" or not _reduces(expr):
+        return
     value = forms.form(expr, scope)
-    return None if value is None or not _sums(value) else value
+    if value is None or not _sums(value):
+        return
+    yield value, _rows(value, normal.ZERO) if floor else "sum to 1"
+    beside = [(number, term) for number, term in value.terms if not _has_sum(term)]
+    if beside:
+        kept = normal.form([(number, term) for number, term in value.terms if _has_sum(term)])
+        yield kept, _rows(kept, normal.form(beside))
+
+
+def _reduces(expr: ir.Expr) -> bool:
+    return any(isinstance(part, ir.Reduce) for part in walk(expr))
+
+
+def _has_sum(term: normal.Product) -> bool:
+    return any(n == 1 and isinstance(atom, Sum) for atom, n in term.factors)
+
+
+def _rows(total: Form, sink: Form) -> Rows:
+    """The sums of rows that are divided by more than their total: less than 1 where nothing is negative."""
+    parts = [atom for found in _sums(total) for atom, _ in found.body.factors]
+    positive = all(number > 0 for number, _ in total.terms) and all(map(is_never_negative, parts))
+    return "at most 1" if positive and (not sink.terms or log_of(sink) is not None) else "free"
 
 
 def _sums(value: Form) -> list[Sum]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.algebra.factors import Factor, Summed, varying
-from ...ir.walk import walk
+from ...ir.types import Coordinate
+from ...ir.walk import children, walk
 from ..attention import Site, compare
 from ..view import View
 from ..weights import Weights
@@ -21,7 +22,9 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             if not step.local or any(weights.coordinate == step.coordinate for weights in site.weights):
                 continue
             for weights in site.weights:
-                if _gathers_across(site, weights, step) and _is_key(view, site, weights, step):
+                if not _gathers_across(site, weights, step) or not _is_key(view, site, weights, step):
+                    continue
+                if not _is_shared_out(view, site, weights, step):
                     yield site.let, _report(view, site, weights, step)
 
 
@@ -44,6 +47,40 @@ def _is_centred(factor: Factor, weights: Weights) -> bool:
             return weights.coordinate in value.type.coordinates and weights.coordinate not in mean.type.coordinates
         case _:
             return False
+
+
+def _is_shared_out(view: View, site: Site, weights: Weights, step: Summed) -> bool:
+    """Whether the weights are divided by what they come to over the key, in the product or in a definition that is made
+    of it: by their sum, by more than it, by no less than a small number, by their largest."""
+    made = [let for let in view.program.lets if let is site.let or site.let.name in view.made_of(let.name)]
+    for let in made:
+        for part in (part for clause in let.clauses for part in view.parts(clause)):
+            if isinstance(part, ir.Map) and part.op == "/" and _totals(view, part.arguments[1], weights):
+                return True
+    factors = [factor.expr for factor in site.product.factors if step.coordinate not in factor.coordinates]
+    return any(_totals(view, factor, weights) for factor in factors)
+
+
+def _totals(view: View, expr: ir.Expr, weights: Weights) -> bool:
+    """Whether an expression reduces the weights over another coordinate than the one that they are normalised over."""
+    waiting: list[tuple[ir.Expr, frozenset[Coordinate]]] = [(expr, frozenset())]
+    seen = 0
+    while waiting and seen < _MOST_PARTS:
+        part, bound = waiting.pop()
+        seen += 1
+        own = {part.coordinate} if isinstance(part, ir.Normalize) else set()
+        if part.span == weights.span and bound & part.type.coordinates - own:
+            return True
+        if isinstance(part, ir.Read) and (found := view.forms.opened(part)) is not None:
+            waiting.append((found[0], bound))
+            continue
+        inside = bound | part.coordinates if isinstance(part, ir.Reduce) else bound
+        waiting += [(child, inside) for child in children(part)]
+    return False
+
+
+# So many parts of a divisor are looked at.
+_MOST_PARTS = 200
 
 
 def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
