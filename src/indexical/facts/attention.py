@@ -291,13 +291,14 @@ class Comparison:
 
     @property
     def between(self) -> frozenset[Coordinate]:
-        """The coordinates of factors between the sides."""
+        """The coordinates of factors between the sides, but not of those that vary with who asks and who answers."""
         bound, mine, theirs = self.product.bound, varying(self.query_side), varying(self.key_side)
         return varying(
             factor
             for factor in self.product.factors
             if factor not in self.query_side and factor not in self.key_side
             if factor.coordinates & bound & mine and factor.coordinates & bound & theirs
+            if not (factor.coordinates & (mine - theirs - bound) and factor.coordinates & (theirs - mine - bound))
         )
 
 
@@ -371,7 +372,26 @@ def _inside_factors(
         expr, (key, *asks), lambda read: key in read.type.coordinates and bool(asks & read.type.coordinates)
     )
     found = _level(forms, two_sided(opened, key, asks, expr), key, asks)
-    return inner if found is None else [found]
+    if found is not None:
+        return [found]
+    return _by_terms(forms, opened, key, asks, expr) or inner
+
+
+def _by_terms(
+    forms: Forms, product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr
+) -> list[Comparison]:
+    """The comparisons in the terms of a factor that adds up what varies with both: `q * (k * cos(t) + l * sin(t))`."""
+    for number, factor in enumerate(product.factors):
+        if is_addition(factor.expr) and not factor.inverse and key in factor.coordinates:
+            others = (*product.factors[:number], *product.factors[number + 1 :])
+            taken = (*product.bound, key, *asks)
+            terms = [forms.expand(term, taken, lambda read: False) for term in added(factor.expr)]
+            rest = replace(product, factors=others)
+            found = [two_sided(rest.times(term), key, asks, expr) for term in terms]
+            compared = [comparison for comparison in found if comparison is not None and comparison.compared]
+            if compared:
+                return compared
+    return []
 
 
 def _level(forms: Forms, found: Comparison | None, key: Coordinate, asks: frozenset[Coordinate]) -> Comparison | None:
@@ -405,8 +425,20 @@ def _is_data(factor: Factor) -> bool:
 
 
 def two_sided(product: Factored, key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr) -> Comparison | None:
-    """A product in which some factors vary with the key and others with who asks, none with both."""
+    """A product in which some factors vary with the key and others with who asks, none with both; or one in which some
+    do, such as the cosine of a distance, beside others that share a feature without them."""
     plain = [factor for factor in product.factors if not factor.inverse]
+    found = _apart_by_side(product, plain, key, asks, expr)
+    pairs = [factor for factor in plain if key in factor.coordinates and asks & factor.coordinates]
+    if found is not None or not pairs:
+        return found
+    beside = _apart_by_side(product, [f for f in plain if f not in pairs], key, asks, expr)
+    return beside if beside is not None and beside.compared else None
+
+
+def _apart_by_side(
+    product: Factored, plain: list[Factor], key: Coordinate, asks: frozenset[Coordinate], expr: ir.Expr
+) -> Comparison | None:
     key_side = [factor for factor in plain if key in factor.coordinates]
     query_side = [factor for factor in plain if key not in factor.coordinates and asks & factor.coordinates]
     if not asks and key_side:

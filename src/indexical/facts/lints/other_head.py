@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.affine import Atom, Polynomial, expression, of_atom, polynomial
 from ...ir.algebra.canonical import text
 from ...ir.algebra.factors import Factor, varying
+from ...ir.context import Agreement
 from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ..attention import Gather
@@ -35,6 +36,8 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                 found = _indices(_reading(tuple(values), key), shared, key, view)
                 if not reads or found.keys() == reads.keys() or any(_is_unpacked(index) for index in found.values()):
                     continue
+                if found and _have_axes_of_their_own(view, comparison.key_side, values, shared):
+                    continue
                 if all(_is_rounded(index, shared) for index in reads.values()) and _are_bare(found, shared):
                     continue
                 if not found and any(_is_split(view, value, shared) for value in values):
@@ -44,6 +47,39 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
                     if not found or found.keys() == reads.keys():
                         continue
                 yield gather.site.let, _report(view, gather, values, shared, next(iter(reads.values())))
+
+
+def _have_axes_of_their_own(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:
+    """Whether keys and values are read by head along axes of different lengths, such as keys that several heads share:
+    then each side is read at its own group of a head, if it is read at the head itself or at one of its parts."""
+    sides = [_axes(view, factors, shared) for factors in (keys, values)]
+    if not all(sides) or not all(_is_part(index, shared) for axes in sides for _, index in axes):
+        return False
+    agreement = Agreement(view.program)
+    mine, theirs = ([extent for extent, _ in axes] for axes in sides)
+    return not any(one == other or agreement.holds(one, other) for one in mine for other in theirs)
+
+
+def _axes(view: View, factors: Iterable[Factor], shared: Coordinate) -> list[tuple[ir.Expr, ir.Expr]]:
+    """The lengths of the axes that are read at a head, with the indices there."""
+    reads = [view.forms.seen_through(f.expr) for f in factors if isinstance(f.expr, ir.Read)]
+    return [
+        (axis.extent, index)
+        for read in reads
+        for axis, index in zip(view.program.tensors[read.tensor].axes, read.indices, strict=True)
+        if shared in index.type.coordinates
+    ]
+
+
+def _is_part(index: ir.Expr, shared: Coordinate) -> bool:
+    """Whether an index is a coordinate, or the quotient or remainder of it."""
+    match index:
+        case ir.Coord(coordinate):
+            return coordinate == shared
+        case ir.Map("//" | "%", (ir.Coord(coordinate), divisor)):
+            return coordinate == shared and not divisor.type.coordinates
+        case _:
+            return False
 
 
 def _has_axis_like(view: View, keys: tuple[Factor, ...], values: list[Factor], shared: Coordinate) -> bool:

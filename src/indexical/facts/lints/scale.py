@@ -10,6 +10,7 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial, number, of_atom, polynomial
 from ...ir.algebra.factors import Factor
 from ...ir.context import Agreement, constants_of
+from ...ir.types import Coordinate
 from ...ir.walk import children, walk
 from ..attention import Comparison, Gather, Ungathered
 from ..view import View
@@ -24,19 +25,47 @@ def find(view: View) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
             continue
         comparison = found[0]
         powers, unknown = _powers(view, gather, comparison)
-        expected = _expected(view, comparison, powers)
-        yield from _judge(view, gather, comparison, powers, unknown, expected)
+        compared = _summed_apart_from_means(view, comparison, powers)
+        expected = _expected(view, comparison, compared, powers)
+        yield from _judge(view, gather, comparison, compared, powers, unknown, expected)
 
 
-def _expected(view: View, comparison: Comparison, powers: Powers) -> Polynomial:
-    """The number of compared features. Across a bridge, those of either side will do."""
+def _sizes(view: View, comparison: Comparison) -> dict[Coordinate, Polynomial]:
     constants = constants_of(view.lets)
-    sizes = {s.coordinate: polynomial(s.range.upper, constants) for s in comparison.product.summed}
+    return {s.coordinate: polynomial(s.range.upper, constants) for s in comparison.product.summed}
+
+
+def _summed_apart_from_means(view: View, comparison: Comparison, powers: Powers) -> frozenset[Coordinate]:
+    """The compared features whose number the scale is taken from: not those whose mean is taken, which divides by their
+    number itself, unless the mean is all there is. Roots of several sizes are one root of their product."""
+    sizes = _sizes(view, comparison)
+    compared = comparison.compared
+    own = {c: powers[sizes[c]] for c in compared if sizes[c] in powers}
+    means = {c for c, (power, _, _) in own.items() if power == -1}
+    if len(compared) < 2 or means == compared:
+        return compared
+    for coordinate in means:
+        powers.pop(sizes[coordinate], None)
+    rest = compared - means
+    if len(rest) > 1 and all(c in own and own[c][0] == Fraction(-1, 2) for c in rest):
+        entries = [powers.pop(sizes[c]) for c in sorted(rest, key=str) if sizes[c] in powers]
+        total = number(1)
+        for coordinate in rest:
+            total = total * sizes[coordinate]
+        powers[total] = entries[0]
+    return rest
+
+
+def _expected(
+    view: View, comparison: Comparison, compared: frozenset[Coordinate], powers: Powers
+) -> Polynomial:
+    """The number of compared features. Across a bridge, those of either side will do."""
+    sizes = _sizes(view, comparison)
     for coordinate in sorted(comparison.bridged, key=str):
         if sizes[coordinate] in powers:
             return sizes[coordinate]
     expected = number(1)
-    for coordinate in comparison.compared:
+    for coordinate in compared:
         expected = expected * sizes[coordinate]
     agreement = Agreement(view.program)
     return next((size for size in powers if _agree(agreement, size, expected)), expected)
@@ -58,10 +87,16 @@ Powers = dict[Polynomial, tuple[Fraction, ir.Expr, int]]
 
 
 def _judge(
-    view: View, gather: Gather | Ungathered, comparison: Comparison, powers: Powers, unknown: bool, expected: Polynomial
+    view: View,
+    gather: Gather | Ungathered,
+    comparison: Comparison,
+    compared: frozenset[Coordinate],
+    powers: Powers,
+    unknown: bool,
+    expected: Polynomial,
 ) -> Iterator[tuple[ir.Let | None, Diagnostic]]:
     let = gather.site.let
-    shown = ", ".join(f"`{view.shown(c)}`" for c in sorted(comparison.compared, key=str))
+    shown = ", ".join(f"`{view.shown(c)}`" for c in sorted(compared, key=str))
     right = powers.pop(expected, None)
     constants = [size for size in powers if size.constant is not None]
     for size in constants:
@@ -72,7 +107,7 @@ def _judge(
         # So is a multiple of the right size, as where several scores are added and scaled together.
         unknown = True
         del powers[size]
-    first = " * ".join(f"size({view.shown(c)})" for c in sorted(comparison.compared, key=str))
+    first = " * ".join(f"size({view.shown(c)})" for c in sorted(compared, key=str))
     summed = Label(comparison.expr.span, f"sums over {shown}")
     other = next((place for power, place, _ in powers.values() if power == Fraction(-1, 2)), None)
     if right is None and other is not None:
