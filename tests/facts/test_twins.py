@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.facts import twins
+from tests.facts.rewrites import rewrite
+from tests.facts.spelling import spell
 
 import indexical as ix
 
@@ -48,3 +54,19 @@ def test_the_value_is_named_and_not_a_gate(name: str) -> None:
     for each in found:
         assert each.labels[0].span.text.startswith(("V[h, i", "X[h, i")), each
         assert "[h, i, e]` is read at `i`, who asks" in each.message, each
+
+
+def respelled(text: str, seed: int) -> str:
+    chance = Random(seed)
+    return rewrite(spell(text), chance, chance.randint(1, 5)).text
+
+
+@given(st.data(), st.integers(0, 10**6))
+def test_twins_are_told_apart_in_other_spellings(data: st.DataObject, seed: int) -> None:
+    """The letters of a function may be those of a contract by chance: of roles only what is right is respelled."""
+    code = data.draw(st.sampled_from(sorted(RIGHT)))
+    right = respelled(RIGHT[code][data.draw(st.sampled_from(sorted(RIGHT[code])))], seed)
+    assert not {found.code for found in loud(right)} & {*RIGHT, "IX406", "IX405"}, right
+    if code != "IX421":
+        wrong = respelled(WRONG[code][data.draw(st.sampled_from(sorted(WRONG[code])))], seed)
+        assert code in {found.code for found in loud(wrong)}, wrong

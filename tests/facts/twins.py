@@ -63,6 +63,18 @@ NOT_RENORMALISED = {
     "divided by another total": (
         "input b[s, j];\n" + _SLOTS + _CLAIMS + "let w[s, j] = a[s, j] / (sum[k](b[s, k]) + 1e-8);\n" + _GATHER
     ),
+    "normalised by length afterwards": (
+        _SLOTS + _CLAIMS + "let mixed[s, e] = sum[j](a[s, j] * V[j, e]);\n"
+        "let out[s, e] = mixed[s, e] / sqrt(mean[e](mixed[s, e] ** 2) + 1e-6);\n"
+    ),
+    "normalised by length afterwards, keys for values": (
+        _SLOTS + _CLAIMS + "let mixed[s, d] = sum[j](a[s, j] * K[j, d]);\n"
+        "let out[s, d] = mixed[s, d] / sqrt(mean[d](mixed[s, d] ** 2) + 1e-6);\nlet more[j, e] = V[j, e];\n"
+    ),
+    "normalised by length afterwards, twice": (
+        _SLOTS + _CLAIMS + "let mixed[s, e] = sum[j](a[s, j] * V[j, e]);\n"
+        "let norm[s] = sqrt(sum[e](mixed[s, e] ** 2));\nlet out[s, e] = mixed[s, e] / (norm[s] + 1e-6);\n"
+    ),
     "divided over the same again": (
         _SLOTS + _CLAIMS + "let w[s, j] = a[s, j] / (sum[t](a[t, j]) + 1e-8);\n" + _GATHER
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
 from ...ir.algebra.factors import Factor, Summed, varying
-from ...ir.types import Coordinate
+from ...ir.algebra.predicates import is_exponential
 from ...ir.walk import children, walk
 from ..attention import Site, compare
 from ..view import View
@@ -52,35 +52,48 @@ def _is_centred(factor: Factor, weights: Weights) -> bool:
 def _is_shared_out(view: View, site: Site, weights: Weights, step: Summed) -> bool:
     """Whether the weights are divided by what they come to over the key, in the product or in a definition that is made
     of it: by their sum, by more than it, by no less than a small number, by their largest."""
-    made = [let for let in view.program.lets if let is site.let or site.let.name in view.made_of(let.name)]
-    for let in made:
-        for part in (part for clause in let.clauses for part in view.parts(clause)):
-            if isinstance(part, ir.Map) and part.op == "/" and _totals(view, part.arguments[1], weights):
+    wanted = _leaves(view, *(site.product.factors[number].expr for number in weights.used))
+    later = [let for let in view.program.lets if let is not site.let and site.let.name in view.made_of(let.name)]
+    parts = [part for let in (site.let, *later) for clause in let.clauses for part in view.parts(clause)]
+    divisors = [part.arguments[1] for part in parts if isinstance(part, ir.Map) and part.op == "/"]
+    divisors += [factor.expr for factor in site.product.factors]
+    return any(
+        step.coordinate not in divisor.type.coordinates and _totals(view, divisor, wanted)
+        for divisor in divisors
+    )
+
+
+def _totals(view: View, expr: ir.Expr, wanted: set[str]) -> bool:
+    """Whether an expression reduces the weights, and them alone, to a number for each of some points: what is left does
+    not vary with more than they do."""
+    for part in _parts(view, expr):
+        if isinstance(part, ir.Reduce) and part.type.coordinates:
+            raised = [inner.type.coordinates for inner in _parts(view, part.body) if is_exponential(inner)]
+            weights = frozenset().union(*raised)
+            if weights & part.coordinates and part.type.coordinates <= weights and _leaves(view, part.body) == wanted:
                 return True
-    factors = [factor.expr for factor in site.product.factors if step.coordinate not in factor.coordinates]
-    return any(_totals(view, factor, weights) for factor in factors)
-
-
-def _totals(view: View, expr: ir.Expr, weights: Weights) -> bool:
-    """Whether an expression reduces the weights over another coordinate than the one that they are normalised over."""
-    waiting: list[tuple[ir.Expr, frozenset[Coordinate]]] = [(expr, frozenset())]
-    seen = 0
-    while waiting and seen < _MOST_PARTS:
-        part, bound = waiting.pop()
-        seen += 1
-        own = {part.coordinate} if isinstance(part, ir.Normalize) else set()
-        if part.span == weights.span and bound & part.type.coordinates - own:
-            return True
-        if isinstance(part, ir.Read) and (found := view.forms.opened(part)) is not None:
-            waiting.append((found[0], bound))
-            continue
-        inside = bound | part.coordinates if isinstance(part, ir.Reduce) else bound
-        waiting += [(child, inside) for child in children(part)]
     return False
 
 
+def _leaves(view: View, *exprs: ir.Expr) -> set[str]:
+    """The tensors with axes that expressions are made of, as far as definitions can be written out."""
+    reads = (part for expr in exprs for part in _parts(view, expr) if isinstance(part, ir.Read) and part.indices)
+    return {read.tensor for read in reads if view.forms.opened(read) is None}
+
+
+def _parts(view: View, expr: ir.Expr) -> Iterator[ir.Expr]:
+    """An expression and what it is made of, through the definitions that can be written out."""
+    waiting, seen = [expr], 0
+    while waiting and seen < _MOST_PARTS:
+        part = waiting.pop()
+        seen += 1
+        yield part
+        opened = view.forms.opened(part) if isinstance(part, ir.Read) else None
+        waiting += children(part) if opened is None else [opened[0]]
+
+
 # So many parts of a divisor are looked at.
-_MOST_PARTS = 200
+_MOST_PARTS = 400
 
 
 def _is_key(view: View, site: Site, weights: Weights, step: Summed) -> bool:
