@@ -31,6 +31,7 @@ from .readings import ExactResults, ExactTracer
 from .run.jax_arrays import to_numpy as array_of
 from .run.tensors import to_numpy
 from .run.trace import Element, Trace
+from .saving import write_file
 from .source import Source
 from .syntax import tree
 from .syntax.parse import parse
@@ -59,7 +60,7 @@ class Lesson:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         target = Path(path)
-        target.write_text(self.text, encoding="utf-8")
+        write_file(target, self.text)
         return target
 
     def __repr__(self) -> str:

@@ -27,6 +27,7 @@ from .run.removed import from_zero, removed_points
 from .run.samples import random_arrays
 from .run.tables import Uncomputed
 from .run.tensors import to_numpy
+from .saving import write_file
 from .source import Source, Span
 from .views.document import Shown, document_json
 from .views.extent import check_extent, check_page
@@ -70,7 +71,7 @@ class WebPage:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         target = Path(path)
-        target.write_text(self.html, encoding="utf-8")
+        write_file(target, self.html)
         return target
 
     def __repr__(self) -> str:

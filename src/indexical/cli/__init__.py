@@ -18,14 +18,32 @@ from .words import Usage
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 where all is well, 1 where the program is at fault, 2 where the command is."""
+    _prepare_streams()
+    try:
+        try:
+            status = _answer(arguments)
+        finally:
+            sys.stdout.flush()  # also what argparse has printed before it exits
+        return status
+    except BrokenPipeError:
+        _drop_output()  # Whoever read it has seen enough.
+        return 0
+    except KeyboardInterrupt:
+        print("ix: interrupted", file=sys.stderr)
+        return 130
+    except OSError as problem:
+        if problem.filename is None:
+            _drop_output()
+        print(f"ix: {problem.filename or 'standard output'}: {problem.strerror or problem}", file=sys.stderr)
+        return 2
+
+
+def _answer(arguments: Sequence[str] | None) -> int:
     parser = build_parser()
     options = parser.parse_args(arguments)
     if not hasattr(options, "command"):
         parser.print_help()
         return 2
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A terminal that lacks a letter gets its number.
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with BORDER:
             return int(_command(options.command)(options))
@@ -35,13 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Usage as problem:
         print(f"ix: {problem}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; what is left of it goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("ix: interrupted", file=sys.stderr)
-        return 130
+
+
+def _prepare_streams() -> None:
+    """A terminal that lacks a letter gets its number; a stream that was closed is empty, and takes anything."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it stays open)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Let what is left for the standard output go nowhere: Python writes it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(name: str) -> Callable[[Any], int]:

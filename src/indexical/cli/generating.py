@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .words import Usage, beside
+from .words import Usage, beside, standard_input
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -94,10 +94,7 @@ class _Page:
 
     def write(self) -> None:
         sheet = self.model.heads(self.model.written)
-        try:
-            sheet.page(self.options.title or self.model.name).save(self.options.page)
-        except OSError as problem:
-            raise Usage(f"--page {self.options.page}: {problem.strerror}") from None
+        sheet.page(self.options.title or self.model.name).save(self.options.page)
 
 
 def embed_command(options: Namespace) -> int:
@@ -170,7 +167,7 @@ def _text(given: str) -> str:
     if not given.startswith("@") and given != "-":
         return given
     try:
-        return sys.stdin.read() if given == "-" else Path(given[1:]).read_text(encoding="utf-8")
+        return standard_input() if given == "-" else Path(given[1:]).read_text(encoding="utf-8")
     except OSError as problem:
         raise Usage(f"{given}: {problem.strerror}{beside(given[1:])}") from None
     except UnicodeDecodeError as problem:

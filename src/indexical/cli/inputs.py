@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from types import SimpleNamespace
 from typing import Any
 from zipfile import BadZipFile
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ..api import Program
 from ..run.samples import Sample, random_arrays
+from ..saving import replacing
 from .words import Usage, beside, meant, sizes_in
 
 
@@ -65,14 +67,13 @@ def check_names(sizes: dict[str, int], sample: Sample, option: str) -> None:
 
 
 def save(found: dict[str, Any], path: str) -> None:
-    try:
+    if not path.endswith((".npy", ".npz")):
+        raise Usage(f"--save {path}: it ends in .npz, or for one array in .npy")
+    if path.endswith(".npy") and len(found) != 1:
+        raise Usage(f"--save {path}: several outputs go to a .npz file")
+    with replacing(path) as file:
         if path.endswith(".npy"):
-            if len(found) != 1:
-                raise Usage(f"--save {path}: several outputs go to a .npz file")
-            np.save(path, next(iter(found.values())))
-        elif path.endswith(".npz"):
-            np.savez(path, **found)
+            # To what is no file for it, NumPy writes in pieces, of which a failure has its reason.
+            np.save(SimpleNamespace(write=file.write), next(iter(found.values())))
         else:
-            raise Usage(f"--save {path}: it ends in .npz, or for one array in .npy")
-    except OSError as problem:
-        raise Usage(f"{path} cannot be written: {problem.strerror}") from None
+            np.savez(file, **found)

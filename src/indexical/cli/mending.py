@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from codecs import BOM_UTF8
 from difflib import unified_diff
 from pathlib import Path
 
 from ..diagnostics import Sink
 from ..mending import mended
+from ..saving import rewrite
 from ..syntax.files import read_source
 
 
@@ -22,8 +22,6 @@ def mend_file(path: Path, only_shown: bool = False) -> bool:
     if count and only_shown:
         print(*unified_diff(source.text.splitlines(), text.splitlines(), str(path), str(path), lineterm=""), sep="\n")
     elif count:
-        kept = path.read_bytes()
-        ended = text.replace("\n", "\r\n") if b"\r\n" in kept else text
-        path.write_bytes((BOM_UTF8 if kept.startswith(BOM_UTF8) else b"") + ended.encode())
+        rewrite(path, text)
         print(f"mended {path}: {count} {'fix' if count == 1 else 'fixes'}", file=sys.stderr)
     return count > 0

@@ -35,10 +35,7 @@ def show_command(options: Namespace) -> int:
         page = _page_of_weights(options)
     else:
         page = _page_of_file(options) if options.model is None else _page_of_model(options)
-    try:
-        page.save(options.output)
-    except OSError as problem:
-        raise Usage(f"{options.output} cannot be written: {problem.strerror}") from None
+    page.save(options.output)
     return 0
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
+
+from ..saving import write_file
 
 
 class Usage(Exception):
@@ -57,17 +60,23 @@ def check_memory(options: Namespace) -> None:
 
 def text_of(file: str) -> str | Path:
     """A file to read, or what stands on standard input."""
-    if file != "-":
-        return Path(file)
-    return sys.stdin.read() + "\n"
+    return Path(file) if file != "-" else standard_input() + "\n"
+
+
+def standard_input(newline: str | None = None) -> str:
+    """What stands on standard input; with `newline=""`, its line ends as they are."""
+    given = sys.stdin.buffer if isinstance(sys.stdin, io.TextIOWrapper) else io.BytesIO(sys.stdin.read().encode())
+    try:
+        return io.TextIOWrapper(given, "utf-8", newline=newline).read()
+    except UnicodeDecodeError as problem:
+        raise Usage(f"standard input is no text in UTF-8, at byte {problem.start}") from None
+    except OSError as problem:
+        raise Usage(f"standard input cannot be read: {problem.strerror}") from None
 
 
 def write(text: str, path: str | None) -> None:
     """A text to a file, or to standard output."""
     if path is None:
         sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise Usage(f"{path} cannot be written: {problem.strerror}") from None
+    else:
+        write_file(path, text)
