@@ -13,7 +13,7 @@ from ..api import check
 from ..checker.names import counted
 from ..diagnostics import Diagnostic
 from .findings import print_diagnostics
-from .words import Usage, text_of
+from .words import Usage, is_screen, text_of
 
 # So often, in seconds, files are looked at to see whether they have changed.
 _PAUSE = 0.2
@@ -78,7 +78,7 @@ def _watch(options: Namespace) -> int:
         while True:
             now = _times(options.files)
             if now != before:
-                if sys.stdout.isatty():
+                if is_screen(sys.stdout):
                     print("\x1b[2J\x1b[H", end="", flush=True)
                 status = check_files(options)
                 told = counted(len(list(files_in(options.files))), "file")

@@ -13,7 +13,7 @@ from ..run.tensors import to_numpy, to_tensors
 from ..views.facts import facts_json, show_facts
 from ..views.text import show_json, show_output
 from .findings import print_diagnostics
-from .inputs import check_names, drawn_arrays, given_arrays, save
+from .inputs import check_names, drawn_arrays, given_arrays, rounded_values, save
 from .words import Usage, check_device, check_memory, names_in, sizes_in, text_of, write
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def run_command(options: Namespace) -> int:
     warnings = [diagnostic for diagnostic in program.diagnostics if diagnostic.severity == "warning"]
     if options.format == "text":
         print_diagnostics(warnings, options)
-    arrays = given_arrays(program, options.input)
+    arrays = {**given_arrays(program, options.input), **rounded_values(options.value)}
     if options.random is not None:
         arrays.update(drawn_arrays(program, arrays, options))
     if options.precision < 0:

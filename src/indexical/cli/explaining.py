@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from argparse import Namespace
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from ..codes import CODES, page_file, page_of
-from .words import Usage
+from .words import Usage, in_colour
 
 
 def explain_command(options: Namespace) -> int:
@@ -19,7 +18,7 @@ def explain_command(options: Namespace) -> int:
     if options.format == "json":
         print(json.dumps([_entry(code) for code in codes or CODES]))
     elif codes:
-        bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        bold = in_colour(sys.stdout, options)
         print("\n\n".join("\n".join(_shown(_page(code), bold)) for code in codes))
     else:
         for code, entry in CODES.items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
 from ..diagnostics import Diagnostic, render
+from .words import in_colour
 
 
 def print_diagnostics(found: Sequence[Diagnostic], options: Namespace) -> None:
@@ -18,8 +18,8 @@ def print_diagnostics(found: Sequence[Diagnostic], options: Namespace) -> None:
         text = FORMATS[form](found) if form in FORMATS else FORMATS["json"](found)
         print(text, end="\n" if text else "")
         return
-    terminal = sys.stderr.isatty()
+    colour = in_colour(sys.stderr, options)
     for diagnostic in found:
-        print(render(diagnostic, terminal and "NO_COLOR" not in os.environ), end="\n\n", file=sys.stderr)
-    if found and terminal:
+        print(render(diagnostic, colour), end="\n\n", file=sys.stderr)
+    if found and sys.stderr.isatty():
         print(f"ix explain {found[0].code} says more", file=sys.stderr)

@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .words import Usage, beside, standard_input
+from .words import Usage, beside, is_screen, standard_input
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -133,7 +133,7 @@ def _loaded(options: Namespace) -> Model:
     """The model, with a line on a terminal that says how far its reading is."""
     from ..models import load
 
-    shown = sys.stderr.isatty() and not options.quiet
+    shown = is_screen(sys.stderr) and not options.quiet
     started = time.perf_counter()
 
     def progress(done: int, total: int) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 from zipfile import BadZipFile
@@ -35,6 +38,48 @@ def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
     return arrays
 
 
+def written(specifications: list[str]) -> dict[str, Any]:
+    """The inputs of `--value`: their figures as they are written, in text."""
+    arrays: dict[str, Any] = {}
+    for specification in specifications:
+        name, _, figures = specification.partition("=")
+        try:
+            arrays[name.strip()] = json.loads(figures, parse_float=str, parse_int=str, parse_constant=str)
+        except ValueError:
+            raise Usage(
+                f'--value {specification}: figures look like Q=[[1, 0.5], [0, 1]], fractions like "1/3"'
+            ) from None
+        except RecursionError:
+            raise Usage(f"--value {name}: its lists stand too deep in each other") from None
+    return arrays
+
+
+def rounded_values(specifications: list[str]) -> dict[str, Any]:
+    """The inputs of `--value` as numbers."""
+    return {name: as_numbers(value, rounded) for name, value in written(specifications).items()}
+
+
+def as_numbers(value: Any, number: Callable[[str], int | float]) -> Any:
+    """The figures of `--value`, which are text, as numbers."""
+    if isinstance(value, list):
+        return [as_numbers(item, number) for item in value]
+    return number(value) if isinstance(value, str) else value
+
+
+def rounded(figure: str) -> int | float:
+    """A figure as the number that is nearest to it, where no exact form is kept."""
+    try:
+        if figure.lstrip("-") in ("Infinity", "NaN"):
+            return float(figure)
+        exact = Fraction(figure)
+        number = float(exact)
+        return exact.numerator if exact.denominator == 1 and abs(number) < 2**63 else number
+    except OverflowError:
+        raise Usage(f"--value: {figure} is larger than any float") from None
+    except (ValueError, ZeroDivisionError):
+        raise Usage(f"--value: {figure} is no number") from None
+
+
 def load(path: str) -> Any:
     try:
         with open(path, "rb") as file:
@@ -55,6 +100,10 @@ def drawn_arrays(program: Program, arrays: dict[str, Any], options: Namespace) -
     if assumed:
         shown = ", ".join(f"{name}={size}" for name, size in assumed.items())
         print(f"ix: sizes not given: {shown}", file=sys.stderr)
+    scalars = {name: array.tolist() for name, array in drawn.arrays.items() if array.ndim == 0}
+    if scalars:
+        shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in scalars.items())
+        print(f"ix: scalars drawn: {shown}", file=sys.stderr)
     return drawn.arrays
 
 

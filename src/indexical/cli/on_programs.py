@@ -14,6 +14,7 @@ from .options import (
     NOTES,
     OUTPUTS,
     SEED,
+    VALUE,
     WHERE,
     Command,
     flag,
@@ -57,6 +58,7 @@ ON_PROGRAMS = (
         "example: ix run attention.ix --random i=6,d=4 --seed 0 --outputs weights",
         (
             FILE,
+            VALUE,
             INPUT,
             given(
                 "--random SIZES",

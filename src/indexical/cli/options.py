@@ -83,6 +83,12 @@ LIBRARY = given(
     choices=("torch", "jax", "numpy"),
 )
 MODEL = given("model MODEL", "a .gguf file, or a folder with config.json and safetensors")
+COLOR = given(
+    "--color",
+    "in colour: on a terminal, unless NO_COLOR or FORCE_COLOR say otherwise (auto), always or never",
+    default="auto",
+    choices=("auto", "always", "never"),
+)
 QUIET = flag("--quiet", "say nothing on standard error")
 
 # What a program without values is given, and what a call is imagined with.

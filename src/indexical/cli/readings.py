@@ -18,8 +18,8 @@ from ..printed import verify_page
 from ..readings import accuracy, evaluated_exactly, traced, verify
 from ..run.tensors import to_tensors
 from ..views.exact import show_results
-from .inputs import drawn_arrays, given_arrays, load
-from .words import Usage, check_device, names_in, sizes_in, text_of, write
+from .inputs import as_numbers, drawn_arrays, given_arrays, load, written
+from .words import Usage, check_device, is_screen, names_in, sizes_in, text_of, write
 
 
 def exact_command(options: Namespace) -> int:
@@ -49,7 +49,7 @@ def verify_command(options: Namespace) -> int:
     reports: list[dict[str, Any]] = []
     for file in options.files:
         if file.lower().endswith((".md", ".markdown")):
-            page = verify_page(file, options.strict, **_written(options))
+            page = verify_page(file, options.strict, **written(options.value))
             failed |= not page
             if options.format == "json":
                 reports.append(page.to_json())
@@ -106,13 +106,6 @@ def lesson_command(options: Namespace) -> int:
     return 0
 
 
-def as_numbers(value: Any, number: Callable[[str], int | float]) -> Any:
-    """The figures of `--value`, which are text, as numbers."""
-    if isinstance(value, list):
-        return [as_numbers(item, number) for item in value]
-    return number(value) if isinstance(value, str) else value
-
-
 def _decimal(figure: str) -> int | float:
     try:
         return int(figure) if figure.lstrip("-").isdigit() else float(figure)
@@ -122,26 +115,12 @@ def _decimal(figure: str) -> int | float:
 
 def read_exactly(program: Program, options: Namespace) -> tuple[dict[str, Any], dict[str, int]]:
     """The inputs that were given, and the sizes of the others."""
-    return {**given_arrays(program, options.input), **_written(options)}, sizes_in(options.sizes, "--sizes")
-
-
-def _written(options: Namespace) -> dict[str, Any]:
-    """The inputs of `--value`."""
-    arrays: dict[str, Any] = {}
-    for specification in options.value:
-        name, _, figures = specification.partition("=")
-        try:
-            arrays[name.strip()] = json.loads(figures, parse_float=str, parse_int=str, parse_constant=str)
-        except ValueError:
-            raise Usage(
-                f'--value {specification}: figures look like Q=[[1, 0.5], [0, 1]], fractions like "1/3"'
-            ) from None
-    return arrays
+    return {**given_arrays(program, options.input), **written(options.value)}, sizes_in(options.sizes, "--sizes")
 
 
 def _tell(options: Namespace) -> Callable[[str], None]:
     """On a terminal, what is computed now, on a line that is written over."""
-    if not sys.stderr.isatty() or options.format == "json":
+    if not is_screen(sys.stderr) or options.format == "json":
         return lambda name: None
     started = time.monotonic()
 

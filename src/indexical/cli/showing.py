@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from argparse import Namespace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import numpy as np
 from ..api import compile_anyway
 from ..pages import WebPage, show, show_lesson
 from ..weights import patterns
-from .inputs import drawn_arrays, load
-from .readings import as_numbers, read_exactly
+from .inputs import as_numbers, drawn_arrays, load, rounded
+from .readings import read_exactly
 from .words import Usage, text_of
 
 # Options that belong to programs.
@@ -46,20 +45,11 @@ def _page_of_file(options: Namespace) -> WebPage:
     program = compile_anyway(text_of(options.file))
     arrays, sizes = read_exactly(program, options)
     if options.random is not None:
-        arrays = {name: as_numbers(value, _rounded) for name, value in arrays.items()}
+        arrays = {name: as_numbers(value, rounded) for name, value in arrays.items()}
         arrays.update(drawn_arrays(program, arrays, options))
     beside = None if options.beside is None else compile_anyway(text_of(options.beside))
     labels = {name.strip(): texts.split(",") for name, _, texts in (part.partition("=") for part in options.labels)}
     return show(program, beside=beside, sizes=sizes, title=options.title, labels=labels, **arrays)
-
-
-def _rounded(figure: str) -> int | float:
-    """A figure beside random numbers, which have no exact forms either."""
-    try:
-        exact = Fraction(figure)
-        return exact.numerator if exact.denominator == 1 else float(exact)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise Usage(f"--value: {figure} is no number, as figures beside --random are") from None
 
 
 def _only_of_programs(options: Namespace, reason: str) -> None:

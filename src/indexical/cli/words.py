@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TextIO
 
 from ..saving import write_file
 
@@ -29,6 +31,21 @@ def beside(path: str) -> str:
 
     close = close_file(Path(path))
     return f"; did you mean `{close}`?" if close else ""
+
+
+def in_colour(stream: TextIO, options: Namespace) -> bool:
+    """Whether what goes to a stream is coloured: as `--color` says, else NO_COLOR, else FORCE_COLOR, else where it is a
+    terminal that can."""
+    if options.color != "auto":
+        return bool(options.color == "always")
+    if os.environ.get("NO_COLOR"):
+        return False
+    return os.environ.get("FORCE_COLOR", "0") not in ("", "0") or is_screen(stream)
+
+
+def is_screen(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that follows commands: colours, and lines that are written over."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:
