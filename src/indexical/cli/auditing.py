@@ -74,6 +74,8 @@ def contract_of(options: Namespace) -> Contract:
             values = tomllib.loads(Path(options.contract).read_text(encoding="utf-8"))
         except OSError as problem:
             raise Usage(f"--contract {options.contract}: {problem.strerror}") from None
+        except RecursionError:
+            raise Usage(f"--contract {options.contract}: it nests values too deeply to be read") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise Usage(f"--contract {options.contract}: {problem}") from None
         values = values.get("contract", values)
@@ -96,10 +98,10 @@ def contract_of(options: Namespace) -> Contract:
 
 def _figures(name: str, text: str) -> list[float]:
     try:
-        figures = json.loads(f"[{text}]")
-    except ValueError:
-        raise Usage(f"--{name} {text}: numbers look like 0.5,0.25") from None
-    return [float(figure) if name == "alibi" else int(figure) for figure in figures]
+        kind = float if name == "alibi" else int
+        return [kind(figure) for figure in json.loads(f"[{text}]")]
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise Usage(f"--{name} {text:.60}: numbers look like 0.5,0.25") from None
 
 
 def _masks(texts: list[str]) -> list[tuple[str, str]]:

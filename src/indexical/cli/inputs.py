@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from argparse import Namespace
 from collections.abc import Callable
 from fractions import Fraction
+from tokenize import TokenError
 from types import SimpleNamespace
 from typing import Any
 from zipfile import BadZipFile
@@ -84,10 +86,14 @@ def load(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+            if isinstance(loaded, np.lib.npyio.NpzFile):
+                return {name: each for name, each in loaded.items() if isinstance(each, np.ndarray)}
+            return loaded
     except OSError as problem:
         raise Usage(f"{path} cannot be loaded: {problem.strerror or problem}{beside(path)}") from None
-    except (ValueError, EOFError, BadZipFile):
+    except MemoryError:
+        raise Usage(f"{path} cannot be loaded: it declares more numbers than fit into memory") from None
+    except (ValueError, EOFError, BadZipFile, RuntimeError, SyntaxError, TokenError, zlib.error):
         raise Usage(f"{path} cannot be loaded: it is no .npy or .npz file of numbers") from None
 
 

@@ -127,7 +127,7 @@ def _tokens(text: str) -> list[str]:
         return content.splitlines()
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
         raise Usage(f"--tokens {text}: it is no list in JSON")

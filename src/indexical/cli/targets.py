@@ -55,6 +55,9 @@ def arrays_for(target: Any, arrays: dict[str, Any], library: str | None) -> dict
     written with."""
     from ..lift.arguments import is_of_jax
 
+    odd = next((name for name, array in arrays.items() if array.dtype.kind not in "biufc"), None)
+    if odd is not None:
+        raise Usage(f"the array `{odd}` has no numbers: its dtype is {arrays[odd].dtype}")
     library = library or ("jax" if is_of_jax(target, ()) else "torch")
     if library == "numpy":
         return arrays

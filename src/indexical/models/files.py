@@ -62,16 +62,30 @@ def _gguf(file: Path) -> Checkpoint:
         import torch
     except ImportError as problem:
         raise missing_library(problem.name or "gguf") from None
+
+    class Reader(gguf.GGUFReader):  # type: ignore[misc] # it has no types
+        """A reader that counts no further than the file goes, whatever lengths it declares."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **named: Any) -> Any:
+            found = super()._get(offset, dtype, count, *order, **named)
+            if len(found) < count:
+                raise ValueError("it declares more than it has")
+            return found
+
     try:
         with file.open("rb") as opened:
-            if opened.read(4) != b"GGUF":
-                raise unreadable(f"`{file}` does not begin as a GGUF file does")
-        reader = gguf.GGUFReader(file)
-        settings = {name: field.contents() for name, field in reader.fields.items()}
+            begins = opened.read(4)
+        if begins == b"GGUF":
+            reader = Reader(file)
+            settings = {name: field.contents() for name, field in reader.fields.items()}
     except OSError as problem:
         raise unreadable(f"`{file}` cannot be read: {problem.strerror or problem}") from None
+    except RecursionError:
+        raise unreadable(f"`{file}` nests arrays too deeply to be read") from None
     except (ValueError, IndexError, KeyError, OverflowError) as problem:
         raise unreadable(f"`{file}` is cut off or damaged: {problem}") from None
+    if begins != b"GGUF":
+        raise unreadable(f"`{file}` does not begin as a GGUF file does")
     tensors = {tensor.name: tensor for tensor in reader.tensors}
     parts = settings.get("split.count", 1)
     if parts not in (0, 1):
@@ -129,8 +143,18 @@ def _shards(folder: Path) -> list[Path]:
         places = settings_in(index).get("weight_map")
         if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
             raise unreadable(f"`{index}` does not say which file has which weight")
-        return [folder / name for name in sorted(set(places.values()))]
+        return [_inside(folder, name, index) for name in sorted(set(places.values()))]
     return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
+
+
+def _inside(folder: Path, name: str, index: Path) -> Path:
+    """A file that an index names. It is in the folder, where it may be a link: caches of models keep the files
+    elsewhere."""
+    parts = Path(name).parts
+    file = folder / name
+    if not parts or ".." in parts or "\0" in name or not file.parent.resolve().is_relative_to(folder.resolve()):
+        raise unreadable(f"`{index}` names {name!r:.100}, which is no file in its folder")
+    return file
 
 
 def settings_in(file: Path) -> dict[str, Any]:
@@ -139,6 +163,8 @@ def settings_in(file: Path) -> dict[str, Any]:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise unreadable(f"`{file}` cannot be read: {problem.strerror}", "it stands beside the weights") from None
+    except RecursionError:
+        raise unreadable(f"`{file}` nests values too deeply to be read") from None
     except ValueError as problem:
         raise unreadable(f"`{file}` is no JSON: {problem}") from None
     if not isinstance(settings, dict):
