@@ -168,11 +168,8 @@ def _excerpt(label: Label, width: int, mark: str, tone: str, paint: Paint) -> li
 def _window(text: str, start: int) -> tuple[int, str, str]:
     """A very long line is cut to the part around its mark; control characters become spaces."""
     limit = 160
-    text = "".join(c if c == "\t" or c.isprintable() else " " for c in text)
-    if len(text) <= limit:
-        return start, text, ""
-    first = max(0, start - limit // 2)
-    piece = text[first : first + limit]
+    first = max(0, start - limit // 2) if len(text) > limit else 0
+    piece = "".join(c if c == "\t" or c.isprintable() else " " for c in text[first : first + limit])
     lead = "…" if first else ""
     return start - first + len(lead), lead + piece, "…" if first + limit < len(text) else ""
 

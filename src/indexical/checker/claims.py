@@ -25,7 +25,7 @@ def contracts(unit: Unit, found: list[tree.Contract], scope: Scope) -> tuple[ir.
         name = contract.name
         if not isinstance(scope.names.get(name.name), Tensor) or name.name not in unit.lets:
             if name.name not in unit.broken and not isinstance(scope.names.get(name.name), Poison):
-                help, fix = suggest(name.name, unit.lets, name.span)
+                help, fix = suggest(name.name, unit.lets, name.span, unit.sink)
                 unit.report("IX201", f"no definition is called `{name.name}`", name.span, help=help, fix=fix)
             continue
         roles = [(item.role, item.coordinate.name) for item in contract.items if isinstance(item, tree.RoleItem)]

@@ -249,7 +249,7 @@ def _size(unit: Unit, scope: Scope, node: tree.Call) -> ir.Expr | None:
     if isinstance(found, ir.Size | ir.Const):
         found = replace(found, span=node.span)
     if found is None and name.name not in unit.broken:
-        help, fix = suggest(name.name, scope.sizes, name.span)
+        help, fix = suggest(name.name, scope.sizes, name.span, unit.sink)
         message = f"no coordinate `{name.name}` is in scope, and no input and no definition has one"
         unit.report("IX201", message, name.span, help=help, fix=fix)
     return found

@@ -240,7 +240,7 @@ def _report_unknown(unit: Unit, scope: Scope, node: tree.Call) -> None:
         message = f"expected `[` and the coordinate that `{node.function}` normalises over"
         unit.report("IX101", message, node.function_span, help=f"write `{node.function}[j](…)`")
         return
-    help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span)
+    help, fix = suggest(node.function, (*scope.functions, *FUNCTIONS, "size"), node.function_span, unit.sink)
     help = help or FOREIGN.get(node.function)
     if fix is None and node.function in FOREIGN_WORDS:
         fix = Fix(node.function_span, FOREIGN_WORDS[node.function])

@@ -71,7 +71,7 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
     if path is None or not path.is_file():
         known = ["std::" + module.stem for module in sorted(STANDARD.glob("*.ix"))]
         called = "::".join(use.path)
-        help, fix = suggest(called, known, use.path_span)
+        help, fix = suggest(called, known, use.path_span, sink)
         sink.report("IX207", f"there is no module `{called}`", use.path_span, help=help or _where(use), fix=fix)
         return {}
     if path in loading:
@@ -83,7 +83,7 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
         if name.name in available:
             found[name.name] = available[name.name]
         else:
-            help, fix = suggest(name.name, available, name.span)
+            help, fix = suggest(name.name, available, name.span, sink)
             message = f"`{'::'.join(use.path)}` has no function `{name.name}`"
             sink.report("IX207", message, name.span, help=help, fix=fix)
     return found

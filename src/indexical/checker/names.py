@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import field, replace
 from difflib import get_close_matches
 from typing import Protocol, TypeVar
@@ -215,8 +215,14 @@ def by_name(items: Iterable[N], name: str) -> N:
     raise CallError([Diagnostic("IX508", f"no definition is called `{name}`", help=shown)])
 
 
-def suggest(name: str, known: Iterable[str], span: Span) -> tuple[str | None, Fix | None]:
-    """A help line and a fix, where some known name is close to what was typed."""
+# A text with more findings gets no further suggestions: to look at all names for each takes the square of its length.
+_MOST_SUGGESTED = 100
+
+
+def suggest(name: str, known: Iterable[str], span: Span, findings: Sized = ()) -> tuple[str | None, Fix | None]:
+    """A help line and a fix, where some known name is close to what was typed, and `findings` are not many yet."""
+    if len(findings) > _MOST_SUGGESTED:
+        return None, None
     candidates = [candidate for candidate in known if len(candidate) > 1 or len(name) == 1]
     lowered = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     close = lowered or get_close_matches(name, candidates, 1, 0.6)

@@ -341,7 +341,7 @@ def _is_output(unit: Unit, declared: Declarations, name: tree.Name) -> bool:
         return name.name in unit.lets
     if name.name in unit.broken:
         return False
-    help, fix = suggest(name.name, declared.lets, name.span)
+    help, fix = suggest(name.name, declared.lets, name.span, unit.sink)
     if name.name in declared.inputs:
         help = f"an output is a definition: `let {name.name}_out = {name.name};`"
     unit.report("IX201", f"no definition is called `{name.name}`", name.span, help=help, fix=fix)

@@ -57,7 +57,6 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool =
     if name in NORMALISERS:
         unit.report("IX101", f"expected `(` and what `{name}` scans", span, help=f"write `{name}[j](…)`")
         return
-    known = [known for known in scope.names if not known.startswith("..")]
     if not tensor and (name in scope.sizes or name in scope.spaces):
         help = f"put it on the left, or consume it: `sum[{name}](…)`; the number of its points is `size({name})`"
         if scope.frame.owner == "assert":
@@ -68,7 +67,8 @@ def unknown_name(unit: Unit, scope: Scope, name: str, span: Span, tensor: bool =
         help = f"a function sees only its parameters: pass `{name}` to it"
         unit.report("IX201", f"nothing defines `{name}` in this function", span, help=help)
         return
-    closest, fix = suggest(name, (*known, *scope.functions), span)
+    known = (known for known in (*scope.names, *scope.functions) if not known.startswith(".."))
+    closest, fix = suggest(name, known, span, unit.sink)
     if name in scope.functions:
         otherwise = f"`{name}` is a function: write `{name}(…)`"
     elif tensor:

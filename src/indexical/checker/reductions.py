@@ -76,8 +76,7 @@ def reduction(unit: Unit, scope: Scope, node: tree.Reduction) -> ir.Expr | None:
 
 def outer_parts(scope: Scope) -> list[Binding]:
     """The coordinates that the `..` of the statement around stand for: found inside, but bound outside."""
-    rests = [meaning for meaning in scope.names.values() if isinstance(meaning, RestBinding)]
-    return [part for rest in rests for part in rest.parts or ()]
+    return [part for rest in scope.leading.values() for part in rest.parts or ()]
 
 
 def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, list[Binding | RestBinding], bool]:

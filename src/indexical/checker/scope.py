@@ -121,8 +121,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """The names in force at a place. `sizes` and `rests` are those of the inputs, or in a function
-    those of its parameters; `conditions` hold wherever this place is evaluated."""
+    """The names in force at a place; `leading` are the `..` among them. `sizes` and `rests` are those of the inputs, or
+    in a function those of its parameters; `conditions` hold wherever this place is evaluated."""
 
     names: Mapping[str, Meaning]
     functions: Mapping[str, Function]
@@ -132,9 +132,14 @@ class Scope:
     frame: Frame
     conditions: tuple[ir.Expr, ...] = ()
     in_function: bool = False
+    leading: Mapping[str, RestBinding] = field(default_factory=dict)
 
     def binding(self, names: Mapping[str, Meaning]) -> Scope:
-        return replace(self, names={**self.names, **names}) if names else self
+        if not names:
+            return self
+        rests = {name: meaning for name, meaning in names.items() if isinstance(meaning, RestBinding)}
+        leading = {**self.leading, **rests} if rests else self.leading
+        return replace(self, names={**self.names, **names}, leading=leading)
 
     def given(self, condition: ir.Expr | None) -> Scope:
         return self if condition is None else replace(self, conditions=(*self.conditions, condition))

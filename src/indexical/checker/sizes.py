@@ -96,7 +96,7 @@ def settle(unit: Unit, scope: Scope, binding: Binding) -> ir.Range | None:
         owner = "parameter" if scope.in_function else "input"
         why = "the axes it indexes take their size from it" if binding.evidence else "it indexes no axis on its own"
         # A letter is near to every other one.
-        help, _ = suggest(binding.name, scope.sizes, binding.span) if len(binding.name) > 2 else (None, None)
+        help, _ = suggest(binding.name, scope.sizes, binding.span, unit.sink) if len(binding.name) > 2 else (None, None)
         unit.report(
             "IX301",
             f"nothing says how many points `{binding.coordinate}` has",

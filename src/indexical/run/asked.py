@@ -6,6 +6,7 @@ from collections import namedtuple
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from ..checker.names import counted, suggest
@@ -53,6 +54,10 @@ def definitions(program: ir.Program) -> tuple[str, ...]:
     return tuple(let.name for let in program.lets if not let.hidden)
 
 
+# So many inputs are listed where one is asked for that is none of them.
+_MOST_LISTED = 40
+
+
 def wanted_of(program: ir.Program, outputs: str | Iterable[str] | None) -> tuple[str, ...]:
     """The definitions that `outputs` asks for, by name; all outputs for None."""
     asked: Any = program.outputs if outputs is None else (outputs,) if isinstance(outputs, str) else outputs
@@ -74,16 +79,17 @@ def wanted_of(program: ir.Program, outputs: str | Iterable[str] | None) -> tuple
 
 def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """Each input with its array; one error says all that is missing or too many."""
-    inputs = tuple(tensor.name for tensor in program.inputs)
-    signature = ", ".join(inputs) or "no inputs"
+    inputs = {tensor.name: tensor for tensor in program.inputs}
+    signature = ", ".join(islice(inputs, _MOST_LISTED)) + (", …" if len(inputs) > _MOST_LISTED else "") or "no inputs"
+    coordinates = {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
     if len(arrays) > len(inputs):
         raise _error("IX501", f"{len(arrays)} arrays for {len(inputs)} inputs", f"this program takes {signature}")
     found = dict(zip(inputs, arrays, strict=False))
     sink = Sink()
     for name, value in named.items():
         if name not in inputs:
-            help, _ = suggest(name, (*inputs, *OPTIONS), _start(program))
-            if any(name == axis.coordinate.name for tensor in program.inputs for axis in tensor.axes):
+            help, _ = suggest(name, (*inputs, *OPTIONS), _start(program), sink)
+            if name in coordinates:
                 help = f"`{name}` is a coordinate, and has the size of the arrays: pass {signature}"
             sink.report("IX501", f"no input is called `{name}`", help=help or f"this program takes {signature}")
         elif name in found:
