@@ -99,7 +99,10 @@ def __getattr__(name: str) -> Any:
         # With the name and the module, Python says which name was meant.
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message, name=name, obj=sys.modules[__name__])
-    home = import_module(f".{_HOMES[name]}", __name__)
+    try:
+        home = import_module(f".{_HOMES[name]}", __name__)
+    except ModuleNotFoundError as problem:
+        raise _missing(name, problem) or problem from None
     if _HOMES[name] == "api":
         home.Program.displayed = _displayed
     value = home if name == _HOMES[name] else getattr(home, name)
@@ -108,6 +111,18 @@ def __getattr__(name: str) -> Any:
         value = (faults.deep if _HOMES[name] in _SYMBOLIC else faults.guarded)(value)
     globals()[name] = value
     return value
+
+
+def _missing(name: str, problem: ModuleNotFoundError) -> Exception | None:
+    """What is said where a public name needs a library that is not installed; None where the library is no extra."""
+    from .diagnostics import CallError, Diagnostic
+
+    library = (problem.name or "").partition(".")[0]
+    extra = {"torch": "torch", "jax": "jax", "triton": "gpu", "transformers": "models"}.get(library)
+    if extra is None:
+        return None
+    help = f"pip install 'indexical[{extra}]'"
+    return CallError([Diagnostic("IX509", f"`ix.{name}` needs `{library}`, which is not installed", help=help)])
 
 
 def _displayed(program: Program) -> str:

@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping
 from inspect import Signature
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from .api import Program, compile
 from .checker.names import suggest
 from .diagnostics import CallError, Diagnostic
 from .run.amounts import limit_of
+from .run.tensors import load_torch
 from .source import Span
+
+try:
+    import torch
+    from torch import Tensor
+except ImportError:
+    load_torch()  # which says how to install it
 
 
 class Module(torch.nn.Module):

@@ -27,7 +27,7 @@ from .numbers.tower import Undecidable, Valueless
 from .run.bind import bind
 from .run.jax_arrays import is_jax
 from .run.jax_arrays import to_numpy as array_of
-from .run.tensors import dtype_of, is_tensor, to_numpy
+from .run.tensors import dtype_of, is_tensor, load_torch, to_numpy
 from .run.trace import Element, Trace, Tracer
 from .source import Span
 from .views.accuracy import accuracy_json, show_accuracy
@@ -514,6 +514,5 @@ def _placed(arguments: dict[str, Any], backend: str | None) -> dict[str, Any]:
     """NumPy's arrays as tensors, where the torch backend was asked for."""
     if backend != "torch" or any(is_tensor(value) for value in arguments.values()):
         return arguments
-    import torch
-
+    torch = load_torch()
     return {name: torch.as_tensor(value) for name, value in arguments.items()}

@@ -60,6 +60,11 @@ def to_junit(reports: Sequence[Report]) -> str:
     return "\n".join([*lines, "</testsuites>"])
 
 
+# A report shows names and texts of foreign code: whatever they are, a browser runs and fetches nothing for them.
+_POLICY = (
+    "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'none'\">"
+)
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a}
 section{border-left:4px solid #b3261e;padding:.2rem 1rem;margin:1.2rem 0;background:#faf6f5}
 section.suspected{border-color:#a66a00}h2{margin:.3rem 0;font-size:1.05rem}
@@ -76,7 +81,7 @@ def to_html(reports: Report | Sequence[Report], whole: bool = True) -> str:
     body = "\n".join(map(_report_html, given))
     if not whole:
         return body
-    head = f"<meta charset='utf-8'><title>ix audit</title><style>{_STYLE}</style>"
+    head = f"<meta charset='utf-8'>{_POLICY}<title>ix audit</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang='en'><head>{head}</head><body>\n{body}\n</body></html>"
 
 

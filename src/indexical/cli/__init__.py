@@ -15,6 +15,15 @@ from .findings import print_diagnostics
 from .parser import build_parser
 from .words import Usage
 
+# The libraries that are not always installed, and the extras that have them.
+_EXTRAS = {
+    **dict.fromkeys(("gguf", "safetensors", "tokenizers", "transformers"), "models"),
+    **dict.fromkeys(("jax", "jaxlib"), "jax"),
+    **dict.fromkeys(("lsprotocol", "pygls"), "lsp"),
+    "torch": "torch",
+    "triton": "gpu",
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 where all is well, 1 where the program is at fault, 2 where the command is."""
@@ -50,6 +59,12 @@ def _answer(arguments: Sequence[str] | None) -> int:
     except Error as error:
         print_diagnostics(error.diagnostics, options)
         return 1
+    except ModuleNotFoundError as problem:
+        library = (problem.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise
+        print(f"ix: this needs {library}: pip install 'indexical[{_EXTRAS[library]}]'", file=sys.stderr)
+        return 2
     except Usage as problem:
         print(f"ix: {problem}", file=sys.stderr)
         return 2

@@ -87,7 +87,8 @@ def load(path: str) -> Any:
         with open(path, "rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.lib.npyio.NpzFile):
-                return {name: each for name, each in loaded.items() if isinstance(each, np.ndarray)}
+                entries: dict[str, Any] = dict(loaded)  # what is no array in the archive is bytes
+                return {name: entry for name, entry in entries.items() if isinstance(entry, np.ndarray)}
             return loaded
     except OSError as problem:
         raise Usage(f"{path} cannot be loaded: {problem.strerror or problem}{beside(path)}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import Namespace
 from typing import Any
 
@@ -38,9 +39,8 @@ def read_command(options: Namespace) -> int:
 
 def _fitting(function: Any, arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays in the dtype of a module's parameters, as it takes no other."""
-    import torch
-
-    if isinstance(function, torch.nn.Module):
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(function, torch.nn.Module):
         for parameter in function.parameters():
             return {n: t.to(parameter.dtype) if t.is_floating_point() else t for n, t in arrays.items()}
     return arrays

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib.util import find_spec
 
 from .words import Usage
 
 
 def lsp_command(options: Namespace) -> int:
     """Speak the language server protocol over standard input and output, or on a local port."""
-    if find_spec("pygls") is None:
-        raise Usage("the language server needs pygls: pip install 'indexical[lsp]'")
-    from ..server.protocol import serve
+    try:
+        from ..server.protocol import serve
+    except ModuleNotFoundError as problem:
+        raise Usage(f"the language server needs {problem.name}: pip install 'indexical[lsp]'") from None
 
     server = serve()
     if options.port is None:

@@ -65,7 +65,8 @@ def arrays_for(target: Any, arrays: dict[str, Any], library: str | None) -> dict
         made = importlib.import_module({"jax": "jax.numpy", "torch": "torch"}[library])
     except ImportError:
         name = {"jax": "JAX", "torch": "PyTorch"}[library]
-        raise Usage(f"{name} is not installed; --library numpy passes NumPy's arrays") from None
+        help = f"pip install 'indexical[{library}]'"
+        raise Usage(f"{name} is not installed: {help}; --library numpy passes NumPy's arrays") from None
     return {name: made.asarray(array.copy()) for name, array in arrays.items()}
 
 
