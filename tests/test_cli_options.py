@@ -20,6 +20,7 @@ import indexical as ix
 from indexical.cli import main
 from indexical.cli.parser import Parser, build_parser
 from indexical.cli.words import in_colour
+from indexical.run.samples import random_arrays
 
 SCALED = "input x[i], tau, n: i64, flipped: bool;\nlet y[i] = (if flipped { -x[i] } else { x[i] }) * tau + n;\n"
 
@@ -131,9 +132,7 @@ def test_values_and_drawn_scalars(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert line.startswith("ix: scalars drawn: tau=")
     scalars = line.removeprefix("ix: scalars drawn: ").split(", ")
     assert [scalar.partition("=")[0] for scalar in scalars] == ["tau", "n", "flipped"]
-    drawn, _ = __import__("indexical.run.samples", fromlist=["random_arrays"]).random_arrays(
-        ix.compile(SCALED).ir, {}, {"i": 4}, 3
-    )
+    drawn, _ = random_arrays(ix.compile(SCALED).ir, {}, {"i": 4}, 3)
     values = [f"x={drawn.arrays['x'].tolist()}", *scalars]
     given = [word for value in values for word in ("--value", value)]
     assert main(["run", str(file), *given, "--save", str(second)]) == 0
