@@ -203,10 +203,10 @@ ON_OTHERS = (
         "fmt",
         "formatting:format_command",
         "one canonical layout",
-        "Rewrite programs in the canonical layout; comments are kept.",
+        "Rewrite programs in the canonical layout; comments and line ends are kept.",
         None,
         (
-            given("files FILE", "programs; - reads standard input and prints", nargs="+"),
+            given("files FILE", ".ix files, or folders of them; - reads standard input and prints", nargs="+"),
             flag("--check", "change nothing; exit 1 if some file would change"),
             FORMAT,
         ),

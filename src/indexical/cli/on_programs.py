@@ -54,7 +54,7 @@ ON_PROGRAMS = (
         "run",
         "commands:run_command",
         "evaluate a program and print or save its outputs",
-        "Evaluate a program. Inputs come from files or are drawn at random; figures in the file need none.",
+        "Evaluate a program. Inputs come from files, are written out or are drawn; figures in the file need none.",
         "example: ix run attention.ix --random i=6,d=4 --seed 0 --outputs weights",
         (
             FILE,
