@@ -27,8 +27,8 @@ CHECKS = {
 }
 
 
-# From nothing, types take longer than all else here: CI looks at them in a job of its own.
-SLOW = {"types": pytest.mark.long}
+# From nothing, types take longer than all else here.
+SLOW = {"types": pytest.mark.sampled(0)}
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, marks=SLOW.get(check, ())) for check in CHECKS])
@@ -66,8 +66,10 @@ def test_importing_a_test_changes_no_other_module(folder: str) -> None:
 
 
 def test_readme_gives_the_command_that_ci_runs() -> None:
-    (command,) = lines_with_pytest(ROOT / ".ci" / "run")
-    assert lines_with_pytest(ROOT / "README.md") == [command]
+    """And CI then runs all that this leaves out."""
+    quick, rest = lines_with_pytest(ROOT / ".ci" / "run")
+    assert lines_with_pytest(ROOT / "README.md") == [quick]
+    assert rest == "python -m pytest -n 2 --part=rest"
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
@@ -84,3 +86,42 @@ def test_constraints_pin_versions_and_nothing_else() -> None:
 def test_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert indexical.__version__ == project["version"]
+
+
+# ------------------------------------------------------------------------------- the parts of the suite
+
+
+def test_no_law_names_a_number_of_examples() -> None:
+    """A profile that draws more draws more of every law: `tests.profiles.examples` takes a factor."""
+    found = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "max_examples"]
+        found += [f"{path.relative_to(ROOT)}:{word.lineno}" for word in words]
+    assert {place.partition(":")[0] for place in found} == {"tests/profiles.py"}, found
+
+
+def test_the_two_parts_are_all_that_is_collected() -> None:
+    """A folder that has laws, tests with cases, some of them sampled, and tests without."""
+    quick, rest, whole = (collected(part) for part in ("quick", "rest", "all"))
+    assert quick | rest == whole
+    assert quick < whole
+    assert rest < whole
+    both = {case.partition("[")[0] for case in quick & rest}
+    assert both, "laws are drawn in both"
+    for case in both:
+        path, _, name = case.partition("::")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"@given\([^@]*def {name}\(", text), f"{case} is in both parts, and no law"
+
+
+def collected(part: str) -> set[str]:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--part={part}", "tests/numbers"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=True)
+    return {line for line in result.stdout.splitlines() if "::" in line}
+
+
+def test_no_test_asks_for_the_profile() -> None:
+    """A profile, or the environment, says how many examples are drawn, and never which tests there are."""
+    found = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_house.py"]
+    assert [path for path in found if "HYPOTHESIS_PROFILE" in path.read_text(encoding="utf-8")] == []

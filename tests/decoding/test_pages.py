@@ -66,7 +66,7 @@ def test_drawn_programs_give_the_same_in_pieces(seed: int, monkeypatch: pytest.M
     check(decoder, arrays, pieces(6, seed % 7))
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", pytest.param("jax", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["numpy", "torch", pytest.param("jax", marks=pytest.mark.sampled(0))])
 @pytest.mark.parametrize("name", GROWING)
 def test_sequences_have_lengths_of_their_own(name: str, kind: str) -> None:
     make: Any = {"numpy": np.array, "torch": torch.tensor}.get(kind)

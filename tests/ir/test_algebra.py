@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.laws.agreement import is_within
 from tests.laws.programs import Case, cases, random_case
 from tests.plan.agreement import difference, program_of
@@ -146,7 +146,6 @@ def again(clause: ir.Clause, algebra: Algebra) -> ir.Clause:
         return replace(clause, guard=guard)
 
 
-@settings(max_examples=20)
 @given(cases())
 def test_the_normal_form_has_the_same_value(case: Case) -> None:
     check_values(case)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.laws.agreement import is_within
 from tests.laws.numerics import Array
 from tests.laws.programs import Case, cases, random_case
@@ -137,7 +137,6 @@ def test_what_was_found_stays_mended(seed: int) -> None:
 
 
 @given(cases())
-@settings(max_examples=20)
 def test_programs_that_shrink(case: Case) -> None:
     if is_within(case):
         call = Call(case.text, case.arrays)

@@ -9,12 +9,13 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from tests.laws.agreement import agree, is_within
 from tests.laws.grids import evaluate as evaluate_grids
 from tests.laws.numerics import nudged
 from tests.laws.programs import Case, cases, random_case
 from tests.numbers.test_notation import Reader
+from tests.profiles import examples
 
 import indexical as ix
 from indexical import readings
@@ -121,7 +122,7 @@ def test_exact_values_are_those_that_floats_come_near_to() -> None:
     assert hanging < 0.02 * cells
 
 
-@settings(max_examples=30)
+@examples(1.5)
 @given(cases())
 def test_programs_that_shrink(case: Case) -> None:
     if is_comparable(case):

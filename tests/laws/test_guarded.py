@@ -1,6 +1,6 @@
 """Programs whose reads only a guard keeps in range mean the same on every backend, in every layout, and backwards.
 
-`HYPOTHESIS_PROFILE=long` draws ten thousand of each; `guarded_hunt` sorts what fails by kind.
+`--hypothesis-profile=search` draws thousands of each; `guarded_hunt` sorts what fails by kind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from tests.laws.guarded import Guarded, guarded_case, guarded_cases, recorded, replayed
 from tests.laws.guarded_tables import FEW, TILES
+from tests.profiles import examples
 
 pytest.importorskip("torch")
 
@@ -21,10 +22,9 @@ from tests.laws.guarded_laws import Checked
 import indexical as ix
 
 
-def many(few: int) -> settings:
-    """A few examples in every run of the tests, and ten thousand at length."""
-    count = 10_000 if settings().max_examples > 1000 else few
-    return settings(max_examples=count, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def drawn(factor: float) -> settings:
+    """Fewer examples than others have: each of these is large."""
+    return examples(factor, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def checked(case: Guarded) -> Checked:
@@ -37,25 +37,25 @@ def checked(case: Guarded) -> Checked:
 
 
 @given(guarded_cases())
-@many(10)
+@drawn(0.5)
 def test_every_backend_says_what_the_reference_says(case: Guarded) -> None:
     checked(case).values()
 
 
 @given(guarded_cases())
-@many(8)
+@drawn(0.4)
 def test_how_arrays_lie_in_memory_does_not_matter(case: Guarded) -> None:
     checked(case).layouts()
 
 
 @given(guarded_cases())
-@many(10)
+@drawn(0.5)
 def test_all_ways_to_a_gradient_agree(case: Guarded) -> None:
     checked(case).gradients()
 
 
 @given(guarded_cases(few=TILES))
-@many(4)
+@drawn(0.2)
 def test_as_many_points_as_kernels_take_at_once(case: Guarded) -> None:
     checked(case).tiles()
 

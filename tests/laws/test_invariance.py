@@ -12,6 +12,7 @@ from tests.laws.agreement import call, difference, is_within
 from tests.laws.numerics import Array
 from tests.laws.programs import Case, cases
 from tests.laws.writing import text_of
+from tests.profiles import examples
 
 import indexical as ix
 from indexical.diagnostics import Sink
@@ -33,7 +34,6 @@ def choices(data: st.DataObject) -> Callable[[int], int]:
     return lambda n: data.draw(st.integers(0, n - 1)) if n > 1 else 0
 
 
-@settings(max_examples=18)
 @given(cases(), st.booleans())
 def test_renaming_every_coordinate(case: Case, among_themselves: bool) -> None:
     names = rewrites.coordinate_names(case.program)
@@ -46,7 +46,6 @@ def test_renaming_every_coordinate(case: Case, among_themselves: bool) -> None:
     check_same(case, text_of(case.program, dict(zip(names, others, strict=True))))
 
 
-@settings(max_examples=18)
 @given(cases(), st.randoms(use_true_random=False))
 def test_permuting_the_statements(case: Case, random: Any) -> None:
     assume(is_within(case))
@@ -63,31 +62,27 @@ def check_rewrite(case: Case, data: st.DataObject, rewrite: Callable[..., Case |
     check_same(case, found.text, found.arrays)
 
 
-@settings(max_examples=18)
 @given(cases(), st.data())
 def test_permuting_the_axes_of_an_input(case: Case, data: st.DataObject) -> None:
     check_rewrite(case, data, rewrites.permute_axes)
 
 
-@settings(max_examples=18, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(cases(reuse=95), st.data())
 def test_writing_a_definition_out_where_it_is_read(case: Case, data: st.DataObject) -> None:
     check_rewrite(case, data, rewrites.inline)
 
 
-@settings(max_examples=18)
 @given(cases(), st.data())
 def test_making_a_part_a_definition_of_its_own(case: Case, data: st.DataObject) -> None:
     check_rewrite(case, data, rewrites.split)
 
 
-@settings(max_examples=18)
 @given(cases(), st.data())
 def test_making_a_part_a_function(case: Case, data: st.DataObject) -> None:
     check_rewrite(case, data, rewrites.wrap)
 
 
-@settings(max_examples=20)
 @given(cases())
 def test_a_program_is_its_own_text(case: Case) -> None:
     assume(is_within(case))
@@ -96,7 +91,7 @@ def test_a_program_is_its_own_text(case: Case) -> None:
     check_same(case, str(ix.compile(str(program))))
 
 
-@settings(max_examples=28)
+@examples(1.4)
 @given(cases())
 def test_laying_it_out_anew(case: Case) -> None:
     assume(is_within(case))

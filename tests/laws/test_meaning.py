@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from tests.laws.agreement import agree, call, difference, is_within
 from tests.laws.grids import evaluate
 from tests.laws.numerics import COMPARE, NUMPY, nudged, rounded
@@ -47,7 +47,6 @@ def check_meaning(case: Case, words: str = "") -> None:
         assert problem is None, f"{words}{problem}"
 
 
-@settings(max_examples=18)
 @given(cases())
 def test_a_call_computes_what_the_program_says(case: Case) -> None:
     """Hypothesis draws small programs, and makes them smaller where the law fails."""
@@ -70,7 +69,6 @@ def test_a_call_computes_what_a_larger_program_says(hundred: int) -> None:
             check_meaning(case, f"random_case({seed}):\n{case!r}\n")
 
 
-@settings(max_examples=18)
 @given(cases())
 def test_outputs_are_those_that_are_named_or_that_no_other_definition_reads(case: Case) -> None:
     program = ix.compile(case.text)

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.laws import respelled
 from tests.laws.agreement import call, difference, is_within
 from tests.laws.programs import Case, cases
 from tests.laws.test_backends import BACKENDS, Call, check
+from tests.profiles import examples
 
 import indexical as ix
 
@@ -23,7 +24,7 @@ WAYS: dict[str, Callable[..., str | None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=12)
+@examples(0.6)
 @given(cases(), st.data())
 def test_a_copy_of_a_tensor_serves_as_well(way: str, case: Case, data: st.DataObject) -> None:
     assume(is_within(case))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from tests.laws.damage import KINDS, PATIENCE, TOKENS, Edit, as_text, corpus, damaged, examine
 from tests.laws.programs import Case, cases
 from tests.laws.programs_text import CHARACTERS
+from tests.profiles import examples
 
 import indexical as ix
 
@@ -23,31 +24,31 @@ def check(text: str) -> None:
     event("an error" if not report.compiled else "called" if report.called else "not called")
 
 
-@settings(max_examples=80)
+@examples(4)
 @given(st.binary(max_size=120))
 def test_bytes(noise: bytes) -> None:
     check(as_text(noise))
 
 
-@settings(max_examples=80)
+@examples(4)
 @given(st.text(CHARACTERS, max_size=60))
 def test_characters(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=80)
+@examples(4)
 @given(st.lists(st.sampled_from(TOKENS), max_size=50), st.sampled_from((" ", "", "\n")))
 def test_words_in_no_order(words: list[str], between: str) -> None:
     check(between.join(words))
 
 
-@settings(max_examples=80)
+@examples(4)
 @given(st.sampled_from(corpus()), edits)
 def test_damaged_programs(text: str, changes: list[Edit]) -> None:
     check(damaged(text, changes))
 
 
-@settings(max_examples=100)
+@examples(5)
 @given(cases(), edits)
 def test_damaged_programs_that_use_everything(case: Case, changes: list[Edit]) -> None:
     check(damaged(case.text, changes))

@@ -9,9 +9,10 @@ from time import thread_time
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, Phase, event, find, given, settings
+from hypothesis import HealthCheck, Phase, event, find, given
 from hypothesis import strategies as st
 from tests.laws.programs_text import CHARACTERS, Words, damaged, expressions, programs, soups, spaced, words
+from tests.profiles import examples
 
 from indexical.diagnostics import Diagnostic, Sink, render
 from indexical.source import Source
@@ -71,7 +72,7 @@ def test_a_statement_alone_is_laid_out_as_in_a_file(text: str) -> None:
         assert format_source(read_well(alone)) == alone + "\n"
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_the_programs_have_every_kind_of_node() -> None:
     """Otherwise the laws above would say less than they seem to."""
     missing = set(get_args(tree.Node))
@@ -80,7 +81,7 @@ def test_the_programs_have_every_kind_of_node() -> None:
         missing.difference_update(type(node) for part in read_well(text).statements for node in tree.walk(part))
         return not missing
 
-    patient = settings(max_examples=2000, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+    patient = examples(100, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
     find(programs(), completes, settings=patient)
 
 

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers.digits import decimal
 from indexical.numbers.functions import ExactNumbers
@@ -161,7 +162,7 @@ def trees(drawn: st.DrawFn) -> Tree:
     return draw(drawn(st.randoms(use_true_random=False)), 3)
 
 
-@settings(max_examples=150)
+@examples(7.5)
 @given(trees(), st.integers(1, 60))
 def test_every_digit_is_right(tree: Tree, digits: int) -> None:
     check(tree, [digits])
@@ -243,7 +244,7 @@ def test_cancellation(lost: int, digits: int) -> None:
             assert Decimal(decimal(number - near, digits)) == nearest(left, digits), (function, near)
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(st.integers(1, 10**9), st.integers(2, 40), st.integers(-60, 60))
 def test_beside_a_half(significand: int, digits: int, small: int) -> None:
     """Very near the middle of two decimals, on either side."""

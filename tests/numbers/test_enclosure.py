@@ -10,8 +10,9 @@ from functools import partial
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers import enclosure, interval
 from indexical.numbers.interval import Interval, Number, Unsettled
@@ -354,7 +355,7 @@ def intervals(draw: st.DrawFn) -> tuple[Interval, Fraction]:
     return Interval.between(low, high, bits), low + (high - low) * draw(SHARES)
 
 
-@settings(max_examples=120, deadline=None)
+@examples(6)
 @given(intervals(), intervals(), st.booleans(), st.sampled_from("+-*/"))
 def test_arithmetic_encloses_that_of_the_points(
     left: tuple[Interval, Fraction], right: tuple[Interval, Fraction], scalar: bool, symbol: str
@@ -378,7 +379,7 @@ def test_arithmetic_encloses_that_of_the_points(
     assert compute(a, 3).contains(compute(x, 3))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(5)
 @given(intervals(), st.integers(-9, 33))
 def test_powers_enclose_those_of_the_points(given: tuple[Interval, Fraction], power: int) -> None:
     a, x = given
@@ -401,7 +402,7 @@ def test_powers_enclose_those_of_the_points(given: tuple[Interval, Fraction], po
 ORDERS = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
 
 
-@settings(max_examples=120, deadline=None)
+@examples(6)
 @given(intervals(), intervals(), st.booleans())
 def test_an_order_is_that_of_all_points_or_is_not_settled(
     left: tuple[Interval, Fraction], right: tuple[Interval, Fraction], scalar: bool

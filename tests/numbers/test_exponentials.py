@@ -8,8 +8,9 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers.exponentials import Exponent, Quotient, Sum, exp, total
 from indexical.numbers.functions import ExactNumbers
@@ -47,7 +48,7 @@ def value_of_sum(part: Sum) -> Any:
     return sum((value(c) * mpmath.exp(value(a)) for a, c in part.terms.items()), mpmath.mpf(0))
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(quotients(), quotients(), quotients())
 def test_quotients_are_a_field(a: Any, b: Any, c: Any) -> None:
     assert (a + b) + c == a + (b + c)
@@ -63,7 +64,7 @@ def test_quotients_are_a_field(a: Any, b: Any, c: Any) -> None:
         assert divide(1, divide(1, a)) == a
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(quotients(), quotients())
 def test_operations_are_those_of_the_real_numbers(a: Any, b: Any) -> None:
     with mpmath.workdps(120):
@@ -76,7 +77,7 @@ def test_operations_are_those_of_the_real_numbers(a: Any, b: Any) -> None:
             assert value(interval.lower) - scale <= expected <= value(interval.upper) + scale
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(quotients(), quotients())
 def test_order_is_that_of_the_real_numbers(a: Any, b: Any) -> None:
     with mpmath.workdps(200):
@@ -102,7 +103,7 @@ def test_a_fraction_that_is_a_key_is_the_fraction(a: Fraction, b: Fraction) -> N
     assert (Exponent(a) == Exponent(b)) == (a == b)
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(st.lists(st.tuples(algebraic, algebraic), min_size=1, max_size=4))
 def test_terms_are_collected_in_any_order(parts: list[tuple[Any, Any]]) -> None:
     """A sum has one form, and with it one hash, however it is added up."""
@@ -115,7 +116,7 @@ def test_terms_are_collected_in_any_order(parts: list[tuple[Any, Any]]) -> None:
 # ---------------------------------------------------------------------- equal
 
 
-@settings(max_examples=40)
+@examples(2)
 @given(st.lists(algebraic, min_size=2, max_size=4), algebraic)
 def test_a_softmax_does_not_hear_a_shift(scores: list[Any], shift: Any) -> None:
     numbers = ExactNumbers()
@@ -172,7 +173,7 @@ def test_sums_telescope(count: int) -> None:
 # ------------------------------------------------------------------ not equal
 
 
-@settings(max_examples=30)
+@examples(1.5)
 @given(quotients(), st.integers(1, 9))
 def test_a_near_miss_is_no_equality(a: Any, digit: int) -> None:
     near = a + Fraction(digit, 10**41)

@@ -11,8 +11,9 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers import terms
 from indexical.numbers.exponentials import exp
@@ -247,7 +248,7 @@ def test_remainders_of_irrational_numbers() -> None:
 # -------------------------------------------------------------------- choices
 
 
-@settings(max_examples=50)
+@examples(2.5)
 @given(st.lists(st.sampled_from([0, 3, Fraction(-7, 2), root(2), root(3), exp(1), -exp(1), exp(-1)]), min_size=1))
 def test_the_largest_and_the_smallest(values: list[Any]) -> None:
     top, bottom = FUNCTIONS["max"](*values), FUNCTIONS["min"](*values)
@@ -270,7 +271,7 @@ def test_a_softmax_over_symbols_does_not_hear_what_is_masked_away() -> None:
     assert all(part is UNDEFINED for part in EXACT.softmax([x, INFINITY]))
 
 
-@settings(max_examples=40)
+@examples(2)
 @given(st.lists(st.builds(Fraction, st.integers(-20, 20), st.integers(1, 6)), min_size=1, max_size=8))
 def test_totals_are_sums(values: list[Any]) -> None:
     assert EXACT.total(values) == sum(values)

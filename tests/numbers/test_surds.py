@@ -10,8 +10,9 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers.surds import Surd, root, square_root
 from indexical.numbers.tower import TooManyTerms, compare, divide, floor, sign
@@ -156,7 +157,7 @@ def test_whole_parts(count: int) -> None:
     assert floor(root(2) * root(2) * count) == 2 * count
 
 
-@settings(max_examples=30)
+@examples(1.5)
 @given(surds, st.integers(0, 6))
 def test_powers_are_repeated_products(a: Any, exponent: int) -> None:
     expected: Any = 1

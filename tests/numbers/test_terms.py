@@ -7,8 +7,9 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from indexical.numbers import terms
 from indexical.numbers.exponentials import exp
@@ -44,7 +45,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(difference.is_zero()) if isinstance(difference, Polynomial) else bool(difference == 0)
 
 
-@settings(max_examples=80)
+@examples(4)
 @given(polynomials(), polynomials(), polynomials())
 def test_polynomials_are_a_ring(a: Any, b: Any, c: Any) -> None:
     assert same((a + b) + c, a + (b + c))
@@ -55,7 +56,7 @@ def test_polynomials_are_a_ring(a: Any, b: Any, c: Any) -> None:
     assert same((a + b) ** 2, a * a + 2 * a * b + b * b)
 
 
-@settings(max_examples=40)
+@examples(2)
 @given(polynomials(), polynomials())
 def test_a_quotient_is_undone_by_a_product(a: Any, b: Any) -> None:
     if same(a, 0):
@@ -171,7 +172,7 @@ def value(atom: Any) -> Any:
     return table[atom]
 
 
-@settings(max_examples=60)
+@examples(3)
 @given(st.lists(st.tuples(st.integers(-5, 5), st.lists(st.sampled_from(NAMES), max_size=3)), max_size=3))
 def test_enclosures_hold_the_value(parts: list[tuple[int, list[str]]]) -> None:
     atoms = {"log": LOG2, "sin": SINE, "erf": ERF}

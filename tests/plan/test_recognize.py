@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.facts.rewrites import rewrite
 from tests.facts.shapes import SHAPES
 from tests.facts.spelling import spell
@@ -89,7 +89,6 @@ def test_cutting_renaming_and_wrapping_hide_no_attention(name: str) -> None:
 # ------------------------------------------------------------------------------- programs
 
 
-@settings(max_examples=20)
 @given(cases())
 def test_no_program_changes_its_value(case: Case) -> None:
     program = ix.compile(case.text)

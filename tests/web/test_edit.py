@@ -123,7 +123,7 @@ def test_a_mistake_is_said_with_its_place_and_the_last_good_state_stays(opened: 
         assert tab.inner_text(".mistake") == ""
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_a_link_carries_the_text_and_the_numbers(opened: Open) -> None:
     tab = opened(attention())
     write(tab, TEXT.replace("/ heat", "* heat;  // <b>&\"'+%#"))
@@ -138,7 +138,7 @@ def test_a_link_carries_the_text_and_the_numbers(opened: Open) -> None:
     assert np.array_equal(values(again, "out"), values(opened(attention()), "out"))
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_a_saved_file_opens_to_the_change(opened: Open, browser: Any, tmp_path: Path) -> None:
     tab = opened(attention())
     write(tab, TEXT.replace("/ heat", "* heat; // </script><script>alert(1)</script>"))
@@ -249,7 +249,7 @@ def test_heads_get_their_words_again(opened: Open) -> None:
     assert "first-token sink: 2 of 4" in tab.inner_text(".head-card:nth-child(1) em")
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_all_programs_of_a_page_are_in_its_link(opened: Open, tmp_path: Path) -> None:
     lesson = "# Two\n\n```ix\nlet x[i] = [1, 2]; let y = sum[i](x[i]);\n```\n\n```ix\nlet z = 3; let w = z * z;\n```\n"
     (tmp_path / "two.md").write_text(lesson, "utf-8")
@@ -273,7 +273,7 @@ def test_two_programs_beside_each_other_are_compared_again(opened: Open) -> None
     assert tab.query_selector(".line.differs") is None
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_words_of_ones_own_are_in_the_link(opened: Open) -> None:
     page = ix.pages.show_lesson(EXAMPLES / "lessons" / "what_is_attention.md")
     tab = opened(page)

@@ -44,7 +44,7 @@ def is_in_view(found: Any) -> bool:
     )
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_an_element_in_the_prose_leads_to_its_cell_and_back(tab: Any) -> None:
     assert (scene(tab), chosen(tab)) == ("weights", "weights[3, 1]")  # As its block says.
     assert tab.evaluate("location.hash + scrollY") == "0"

@@ -43,7 +43,7 @@ def figure(tab: Any) -> str:
 # ------------------------------------------------------------------- program
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_a_coordinate_has_one_colour_and_tells_its_story(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     letters = tab.locator('[data-coordinate="j"]')
@@ -122,7 +122,7 @@ def test_programs_of_other_kinds_are_staged_step_by_step(opened: Open, name: str
     assert tab.locator(".crumbs").inner_text() == name
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_large_matrices_are_colours_around_a_few_numbers(opened: Open) -> None:
     generator = np.random.default_rng(0)
     program = ix.compile(ROOT / "examples" / "causal_attention.ix")
@@ -157,7 +157,7 @@ def test_large_matrices_are_colours_around_a_few_numbers(opened: Open) -> None:
 # ---------------------------------------------------------------------- cells
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_a_cell_leads_down_to_the_inputs_and_up_again(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     scene(tab, "out")
@@ -182,7 +182,7 @@ def test_a_cell_leads_down_to_the_inputs_and_up_again(opened: Open) -> None:
     assert "Goes on into out[2, 0]" in tab.locator(".panel").inner_text()
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_what_a_guard_left_out_is_said_and_not_counted(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     cell(tab, "weights[1, 0]").click()
@@ -367,7 +367,7 @@ def test_questions_are_asked_and_checked(opened: Open, tmp_path: Path) -> None:
 # --------------------------------------------------------------------- beside
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_broken_beside_right(opened: Open) -> None:
     right = "input Q[i, d], K[j, d], V[j, e]; let w[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d])); let out[i, e] = sum[j](w[i, j] * V[j, e]);"
     broken = right.replace("V[j, e]);", "V[i, e]);")
@@ -402,8 +402,7 @@ def test_a_broken_contract_is_shown_beside_the_mend(opened: Open) -> None:
 # ------------------------------------------------------------- for everybody
 
 
-@pytest.mark.long
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("file", LESSONS, ids=lambda file: file.stem)
 def test_the_published_lessons_step_and_click_through(opened: Open, file: Path) -> None:
     page = lesson(file.stem)
@@ -496,7 +495,7 @@ def test_what_functions_brought_along_is_on_the_strip(opened: Open) -> None:
     assert tab.locator('.operands figure[data-tensor="heard_merge_heads"] .part').count() > 0
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_links_lead_to_their_program_step_and_cell(opened: Open, tmp_path: Path) -> None:
     tab = opened(lesson("three_by_two"), "#step=2&cell=out[2,0]&term=3")
     assert tab.evaluate("PAGES[0].scene") == "out"

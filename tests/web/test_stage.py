@@ -106,7 +106,7 @@ def test_pointing_at_one_thing_lights_it_everywhere(opened: Open) -> None:
     assert tab.locator(".outcome .chosen").get_attribute("data-cell") == "weights[0, 0, 4, 1]"
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_five_keys_from_the_top_to_any_cell(opened: Open) -> None:
     tab = laptop(opened, attention())
     rows = {0: ["PageUp"], 1: ["PageUp", "ArrowDown"], 2: ["ArrowUp", "ArrowUp"], 4: []}
@@ -129,7 +129,7 @@ def test_five_keys_from_the_top_to_any_cell(opened: Open) -> None:
     assert tab.evaluate("document.activeElement.dataset.cell") == "weights[0, 0, 4, 1]"
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_time_moves_by_keys_by_the_slider_and_by_playing(opened: Open) -> None:
     tab = laptop(opened, attention(), "#step=1")
     beats = tab.locator(".beats button").all_inner_texts()
@@ -165,8 +165,7 @@ def test_motion_is_left_out_where_it_is_not_wanted(opened: Open) -> None:
     assert tab.locator(".ghost").count() == 0
 
 
-@pytest.mark.long
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("name", ["attention", "lstm"])
 def test_a_phone_has_everything_in_its_width(opened: Open, name: str) -> None:
     tab = opened(attention() if name == "attention" else example(name))
@@ -218,7 +217,7 @@ def test_a_changed_number_is_followed_shared_and_taken_back(opened: Open) -> Non
     assert tab.evaluate("PAGES[0].tables.get('Q').at([0, 0, 4, 1])") == pytest.approx(before + 0.5)
 
 
-@pytest.mark.long
+@pytest.mark.sampled(0)
 def test_what_cannot_be_followed_is_said_and_taken_back(opened: Open) -> None:
     text = "input x[i, j], at[k]: i64; let y[k, j] = x[at[k], j]; let z[k] = x[0, at[k]];"
     tab = opened(show(text, [[1, 2], [3, 4]], np.array([1, 0])))

@@ -11,20 +11,18 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-MIXED = ("f16, scores in f32", "f16, queries in f32", "f16, values in f32")
-MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6, **dict.fromkeys(MIXED, 1.5e-2)}
+MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "relative bias, clamped, by heads", "total beside a sink", "some queries, odd"),
         *("branches, odd", "curved slopes", "numbers compared", "poles at keys ahead"),
-        *("sink, queries bent", "total beside a sink, keys alone", "epsilon"),
+        *("sink, queries bent", "total beside a sink, keys alone"),
         *("bias under a mask, silent", "relative bias, sloping, by diagonals", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes", "total alone", "sigmoid", "curved slopes"],
-    "f16, scores in f32": ["ALiBi, derived", "bias, odd"],
 }
-if os.environ.get("HYPOTHESIS_PROFILE") == "long":
-    CASES["f32"] += [
+OTHERS = {
+    "f32": [
         *("grouped, with all", "sigmoid", "ALiBi, derived", "window, odd"),
         *("prefix for each batch", "sink, each odd", "sinks and window", "gate", "bias"),
         *("sigmoid, each odd", "relative bias, each odd", "gate, each odd", "bias, each odd", "soft cap, each odd"),
@@ -43,21 +41,34 @@ if os.environ.get("HYPOTHESIS_PROFILE") == "long":
         *("relative bias, far, by square tiles", "relative bias, by tall tiles", "relative bias, far, by diagonals"),
         *("nothing carried", "cross, aligned, fewer keys", "total", "total alone"),
         *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),
-    ]
-    CASES["f16"] += ["window", "total", "window, derived", "relative bias", "ALiBi", "sink"]
-    CASES["f16"] += ["rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"]
-    CASES["f16"] += ["total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"]
-    CASES |= {dtype: ["ALiBi", "sink", "relative bias", "gate, odd", "ALiBi, derived"] for dtype in MIXED}
-    CASES["compiled"] = ["documents for each batch", "relative bias"]
+    ],
+    "f16": [
+        *("window", "total", "window, derived", "relative bias", "ALiBi", "sink"),
+        *("rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"),
+        *("total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"),
+    ],
+    "compiled": ["documents for each batch", "relative bias"],
+}
 
 
 @pytest.mark.parametrize("dtype", CASES)
 def test_kernels_compute_the_relation(dtype: str) -> None:
-    command = [sys.executable, "-m", "tests.backends.triton.attending", dtype, *CASES[dtype]]
+    check(dtype, CASES[dtype])
+
+
+@pytest.mark.sampled(0)
+@pytest.mark.parametrize("dtype", OTHERS)
+def test_kernels_compute_the_other_relations(dtype: str) -> None:
+    check(dtype, OTHERS[dtype])
+
+
+def check(dtype: str, names: list[str]) -> None:
+    """The interpreter is chosen when Triton is loaded, so it has a process of its own, one for all names."""
+    command = [sys.executable, "-m", "tests.backends.triton.attending", dtype, *names]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     lines = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert list(lines) == CASES[dtype]
+    assert list(lines) == names
     for name, found in lines.items():
         assert all(float(error) < MOST[dtype] for error in found.split()), (name, found)

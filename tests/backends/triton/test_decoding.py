@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +47,18 @@ LATER = (
         "one query, softmax off by one",
     ),
 )
-NAMES = [n for n in CASES if n not in LATER or os.environ.get("HYPOTHESIS_PROFILE") == "long"]
+FEW = [name for name in CASES if name not in LATER]
 ROUGH = {"f32": 2e-5, "f16": 2e-3}
 
 
-def test_interpreted_kernels_compute_the_relation() -> None:
+@pytest.mark.parametrize("names", [FEW, pytest.param(LATER, marks=pytest.mark.sampled(0))], ids=["few", "others"])
+def test_interpreted_kernels_compute_the_relation(names: Sequence[str]) -> None:
     """The interpreter is chosen when Triton is loaded, so it has a process of its own, one for all cases."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.backends.triton.decoding", *NAMES]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.backends.triton.decoding", *names]
     run = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     results: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
-    assert set(results) == set(NAMES)
+    assert set(results) == set(names)
     for name, result in results.items():
         assert result["plan"], f"{name}: the plan does not say it"
         assert result["called"] == 1, f"{name}: the kernel was not called"
@@ -69,13 +71,17 @@ def test_interpreted_kernels_compute_the_relation() -> None:
 SIZES = [
     (32, 8, 4, 128, 128, "bf16"),
     (32, 4, 16, 64, 128, "bf16"),
+]
+OTHER_SIZES = [
     (4, 4, 1, 256, 256, "bf16"),
     (6, 2, 3, 80, 40, "bf16"),
     (32, 8, 1, 128, 128, "f32"),
 ]
 
 
-@pytest.mark.parametrize("sizes", SIZES if os.environ.get("HYPOTHESIS_PROFILE") == "long" else SIZES[:2], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [*SIZES, *(pytest.param(sizes, marks=pytest.mark.sampled(0)) for sizes in OTHER_SIZES)], ids=str
+)
 def test_compiled_kernel_fits_the_card(sizes: tuple[Any, ...], tmp_path: Path) -> None:
     heads, shared, rows, width, carried, dtype = sizes
     of = {"bf16": torch.bfloat16, "f32": torch.float32}[dtype]
