@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def imports() -> Iterator[tuple[str, str, str]]:
     for path in PACKAGE.rglob("*.py"):
         parts = ("indexical", *path.relative_to(PACKAGE).with_suffix("").parts)
         text = re.sub(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        for dots, module, names in re.findall(r"^ *from (\.+)([\w.]*) import (\(.*?\)|.*?$)", text, re.MULTILINE | re.DOTALL):
+        for dots, module, names in re.findall(r"^ *from (\.+)([\w.]*) import (\([^)]*|.*$)", text, re.MULTILINE):
             whole = [*parts[: len(parts) - len(dots)], *filter(None, module.split("."))]
             for name in whole[1:2] or re.findall(r"\w+", names):
                 yield parts[1], name, str(path.relative_to(ROOT))
@@ -219,18 +220,17 @@ def settings_of_the_project() -> list[str]:
 
 
 # A parameter stands in the middle of its line.
-DEFINITIONS = re.compile(
-    r"^ *(?:def|class) (\w+)|^ *(\w+) *=[^=]|\b(\w+): |^ *(?:from|import) (.*)", re.MULTILINE
-)
+DEFINITIONS = re.compile(r"^ *(?:def|class) (\w+)|^ *(\w+) *=[^=]|\b(\w+): |^ *(?:from|import) (.*)", re.MULTILINE)
 
 
-def known_names() -> set[str]:
+@cache
+def known_names() -> frozenset[str]:
     """What any file of ours defines or imports: functions, classes, variables, fields, parameters, modules."""
     names = {name for path in python_files() for name in (path.stem, path.parent.name)}
     for path in python_files():
         for groups in DEFINITIONS.findall(path.read_text(encoding="utf-8")):
             names.update(re.findall(r"\w+", "".join(groups)))
-    return names
+    return frozenset(names)
 
 
 def defined_in(path: Path) -> set[str]:
