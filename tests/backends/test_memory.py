@@ -30,6 +30,7 @@ PLAINLY = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MIMALLOC_PURGE_DELAY": "0",  # PyTorch's own allocator.
 }
 IN_NUMPY = ["window", "soft cap"]
 NAMES = ["window", "documents, sorted", "mask", "soft cap"]
