@@ -20,7 +20,7 @@ SOURCES = (
 CASES = {case.name: case for case in chain.from_iterable(source() for source in SOURCES)}
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_is_named_for_the_right_reason(name: str) -> None:
     case = CASES[name]

@@ -26,7 +26,7 @@ from tests.pairs import ALL, called_few  # noqa: E402
 import indexical as ix  # noqa: E402
 from indexical.backends.kernels import torch_masked  # noqa: E402
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 __all__ = (
     "test_narrow_numbers",

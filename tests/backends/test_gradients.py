@@ -21,7 +21,7 @@ from tests.backends.variants import VARIANTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 

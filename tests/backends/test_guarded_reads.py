@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 QK = "sum[d](Q[{h}i, d] * K[{h}j, d])"
 QR = "sum[d](Q[{h}i, d] * R[{h}i - j, d])"

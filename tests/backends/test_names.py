@@ -13,7 +13,7 @@ import indexical as ix
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 NAMES = ("μ", "é", "Å", "变", "class", "lambda", "match", "_", "__debug__", "torch", "np", "math", "Refused", "program")
 OURS = ("device", "reversed", "rows", "keys", "head", "arrays", "gradients", "k0", "r1", "check", "attend", "n_i")

@@ -13,7 +13,7 @@ import indexical as ix
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 BACKENDS = ("numpy", "torch")
 

@@ -11,7 +11,7 @@ import torch
 import indexical as ix
 from indexical.run.kernel import Engine
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 Array = np.ndarray[Any, Any]
 NUMBERS = np.random.default_rng(11)

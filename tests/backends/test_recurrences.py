@@ -11,7 +11,7 @@ from tests.backends.linear import Drawn, draw
 
 import indexical as ix
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 Array = np.ndarray[Any, Any]
 BACKENDS = ("numpy", "torch")

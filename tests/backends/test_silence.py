@@ -15,7 +15,7 @@ from tests.backends.drawing import as_numpy, compiled, draw, gradients, grown, i
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 NAMES = """causal|strictly causal|the future|two-sided window|window for each query|prefix|sinks and window|dilated
 |blocks|documents, unsorted, causal|documents in a window|documents of two sides|lengths, causal|key padding mask

@@ -39,7 +39,7 @@ from indexical.backends.kernels import (  # noqa: E402
 )
 from indexical.backends.source import kernel_texts  # noqa: E402
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 NAMES = list(hearings(1, 1, 2, 2))
 CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)

@@ -26,7 +26,7 @@ from tests.backends.hearing import (  # noqa: E402
 
 from indexical.backends.kernels import torch_stream  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 
 @pytest.fixture(autouse=True)

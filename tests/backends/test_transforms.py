@@ -20,7 +20,7 @@ from indexical import nn  # noqa: E402
 
 # PyTorch warns of its own operators: those without a rule for a batch, and those that it still compiles itself.
 pytestmark = [
-    pytest.mark.sampled(3),
+    pytest.mark.sampled(6),
     pytest.mark.filterwarnings("ignore:There is a performance drop"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),
 ]

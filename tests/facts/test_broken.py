@@ -26,7 +26,7 @@ from indexical.codes import CODES
 from indexical.diagnostics import Diagnostic
 from indexical.run.samples import random_arrays
 
-pytestmark = pytest.mark.sampled(10)
+pytestmark = pytest.mark.sampled(20)
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "broken"
 FILES = sorted(file for file in FOLDER.glob("*.ix") if not file.stem.endswith("_mended"))

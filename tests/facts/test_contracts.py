@@ -12,7 +12,7 @@ from tests.facts.test_dependence import Recording, arrays_for, cells
 
 import indexical as ix
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 TEXT = """{spaces}input Q[i, d], K[i, d], V[i, e], X[i, e];
 {function}let allowed[i, j in 0..size(i)] = {named};

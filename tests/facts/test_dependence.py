@@ -19,7 +19,7 @@ from indexical.run.floats import Floats
 from indexical.run.reference import Evaluation, Table
 from indexical.run.samples import random_arrays
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 Points = frozenset[tuple[str, tuple[int, ...]]]
 

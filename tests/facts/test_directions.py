@@ -21,7 +21,7 @@ from indexical.facts.directions import Direction
 from indexical.facts.positions import Positions
 from indexical.facts.view import View
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 FORWARD = causal()
 OPEN = open_()

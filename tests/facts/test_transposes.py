@@ -29,7 +29,7 @@ import indexical as ix
 from indexical.cli import main
 from indexical.facts.roles import Roles
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 PLAIN = (EXAMPLES / "causal_attention.ix").read_text("utf-8")
 FORWARD = {**causal(), **open_()}

@@ -11,7 +11,7 @@ from tests.plan.families import FAMILIES
 import indexical as ix
 from indexical.facts.roles import Roles
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 CAUSAL, PLAIN = BASES["causal"], BASES["plain"]
 (PROJECTED,) = (family for family in FAMILIES if family.name == "projected")

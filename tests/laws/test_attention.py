@@ -40,7 +40,7 @@ import indexical as ix
 from indexical.api import compile_anyway
 from indexical.plan.recognize import recognize
 
-pytestmark = pytest.mark.sampled(9)
+pytestmark = pytest.mark.sampled(27)
 
 REWRITES = (rename_coordinates, rename_tensors, permute_axes, shuffle_statements, swap_operands, respell_guards)
 

@@ -24,7 +24,7 @@ from indexical.run.tensors import to_numpy
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 BACKENDS = ("numpy", "torch")
 

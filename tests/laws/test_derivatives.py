@@ -11,7 +11,7 @@ from tests.laws.differentiated import Differentiated, OutOfReach, flaws
 
 import indexical as ix
 
-pytestmark = pytest.mark.sampled(9)
+pytestmark = pytest.mark.sampled(18)
 
 # Each family with other names, offsets and guards, this many times.
 TIMES = 2

@@ -19,7 +19,7 @@ import indexical as ix
 from indexical.numbers.results import Value
 from indexical.run.floats import Floats
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 Array = np.ndarray[Any, Any]
 

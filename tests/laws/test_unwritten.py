@@ -14,7 +14,7 @@ import indexical as ix
 from indexical.run.samples import random_arrays
 from indexical.views.source import spelled
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 
 def derivatives(case: Derivable) -> Iterator[ix.Program]:

@@ -93,7 +93,7 @@ STYLES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], list[str]]] =
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("style", STYLES)
 def test_styles_print_what_a_person_would_write(style: str) -> None:
     function, shapes, lines = STYLES[style]
@@ -126,7 +126,7 @@ def turned(x: Any, halves: bool) -> Any:
     return jnp.concatenate(both, -1) if halves else jnp.stack(both, -1).reshape(x.shape)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("halves", [True, False])
 def test_rotary_positions_are_read_by_either_pairing(halves: bool) -> None:
     q, k, v = drawn(2, 3, 6, 8), drawn(2, 3, 6, 8), drawn(2, 3, 6, 8)
@@ -163,7 +163,7 @@ def wrong_scale(q: Any, k: Any, v: Any) -> Any:
 AXES = {"q": "b h i d", "k": "b h j d", "v": "b h j e"}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("function", [over_queries, masked_late, late_by_one, wrong_scale])
 def test_a_broken_callable_is_found_at_its_line(function: Any) -> None:
     example = {name: drawn(2, 3, 6, 8) for name in "qkv"}
@@ -174,7 +174,7 @@ def test_a_broken_callable_is_found_at_its_line(function: Any) -> None:
     assert lines[told[0].labels[0].span.line - 1].endswith(f"# {told[0].code}")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("function", "shapes", "line"),
     [
@@ -233,7 +233,7 @@ def layer(width: bool, over: int) -> Any:
     return attention
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("width", "over", "laws"), [(False, -1, []), (True, -1, ["scale"]), (False, -2, ["normalisation"])]
 )

@@ -282,7 +282,7 @@ def test_an_encoder_continues_nothing() -> None:
 # ------------------------------------------------------------------------- what follows
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("prompt", ["a", "some text"])
 def test_each_token_is_the_likeliest_after_all_before_it(name: str, prompt: str, models: dict[str, Model]) -> None:

@@ -16,7 +16,7 @@ from indexical.ir import whole  # noqa: E402
 from indexical.plan.choose import choose  # noqa: E402
 from indexical.plan.contractions import CONTRACTED  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 INPUTS = {
     "Q": "Q[h, i, d]", "K": "K[h, j, d]", "V": "V[h, j, e]", "R": "R[h, p, d]", "T": "T[q, d]", "u": "u[h, d]",

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import indexical as ix  # noqa: E402
 from indexical.backends.kernels import numpy_chunks, torch_chunks  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 CHUNKS = "chunks of matrix products"
 SIDES = "input Q[i, d], K[j, d], V[j, e]"

@@ -14,7 +14,7 @@ from indexical.plan.steps import Plan, Step
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 
 def drawn(program: ix.Program, seed: int = 0) -> dict[str, Any]:

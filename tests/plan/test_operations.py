@@ -16,7 +16,7 @@ from indexical.backends.operations import kind_of
 from indexical.run.samples import random_arrays
 from indexical.std.library import entries
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(file for file in ROOT.glob("examples/**/*.ix") if file.parent.name != "variants")

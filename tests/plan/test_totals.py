@@ -61,7 +61,7 @@ def built(program: ix.Program, outputs: list[str] | None = None) -> list[str]:
     return [line for line in lines if line.startswith(LARGE)]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("guard", GUARDS)

@@ -28,7 +28,7 @@ def results(rehearsals: Rehearsals, segments: tuple[Segment, ...], arrays: list[
     return [*found, *gradients]
 
 
-@pytest.mark.sampled(25)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("seed", range(250))
 def test_segments_anywhere_change_nothing(seed: int) -> None:
     call = drawn(seed)

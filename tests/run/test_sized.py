@@ -22,7 +22,7 @@ import indexical as ix  # noqa: E402
 from indexical.api import Program  # noqa: E402
 from indexical.run import calling, sized  # noqa: E402
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 WINDOW = attention(guard="i - 5 < j <= i")
 PARTS = {"part": (2, 9), "allowed": (9, 9), "slope": (3,), "bias": (3, 9, 9)}

@@ -48,7 +48,7 @@ def test_every_name_has_one_meaning(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", named(FILES))
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(80)
 def test_renaming_keeps_what_is_said_of_a_program(file: Path) -> None:
     """One name of each kind: the findings are of the same kinds, and the way back is there."""
     document = Document(str(file), file.read_text())

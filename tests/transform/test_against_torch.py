@@ -17,7 +17,7 @@ from tests.transform.layouts import LAYOUTS  # noqa: E402
 
 import indexical as ix  # noqa: E402
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 ALL = {**WRITTEN, **LAYOUTS}
 CLOSE = 1e-10

@@ -18,7 +18,7 @@ from indexical.facts.view import View  # noqa: E402
 from indexical.ir import nodes as ir  # noqa: E402
 from indexical.ir import whole  # noqa: E402
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 SCREEN = 32
 

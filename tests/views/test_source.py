@@ -27,7 +27,7 @@ from indexical.syntax.parse import parse
 from indexical.views.figures import Unwritable
 from indexical.views.source import written
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted([*(ROOT / "examples").glob("*.ix"), *(ROOT / "examples" / "lessons").glob("*.ix")])

@@ -128,7 +128,7 @@ def test_examples(evaluator: Any, file: Path) -> None:
     assert again(evaluator, program, sample.arrays, 1e-6) > 0
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", roster.NAMES)
 def test_the_catalogue(evaluator: Any, name: str) -> None:
     arrays = {key: array.detach().numpy() for key, array in roster.arrays(name).items()}
