@@ -108,11 +108,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if counts is None:
         return
     part, drawn = _part(config), settings().max_examples
-    left = counts["all"] - counts[part]
+    left = counts["all"] - counts["quick"]
     line = f"{part} part: {counts[part]} of {counts['all']} cases, {drawn} examples of most laws"
     if part == "quick" and left:
-        line += f"; the {left} left out: python -m pytest -n 2 --part=rest"
-    terminalreporter.write_line(line)
+        line += f"; `python -m pytest -n 2 --part=rest` runs the {left} that are left out"
+    if part == "rest":
+        line += f": {left} that the quick part leaves out, and again the laws ({counts['rest'] - left})"
+    terminalreporter.write_line(line.replace("all part:", "both parts:"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -121,9 +121,9 @@ def check_derivatives(scan: str, zeros: tuple[int, ...]) -> None:
 def test_a_derivative_takes_a_step_a_point(scan: str) -> None:
     program = ix.compile(f"input x[i]; let y[i] = {scan};")
     x, d_y = torch.rand(2, 50_000) / 4 + 0.9
-    began = time.perf_counter()
+    began = time.process_time()
     found = ix.grad(program, of="y", by="x")(x=x, d_y=d_y)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert found.shape == x.shape
 
 

@@ -70,6 +70,7 @@ def test_the_page_follows_the_text(opened: Open) -> None:
     assert "text=" not in tab.evaluate("location.hash")
 
 
+@pytest.mark.sampled(0)
 def test_the_keyboard_alone_changes_a_program(opened: Open) -> None:
     tab = opened(attention())
     for _ in range(60):
@@ -192,6 +193,7 @@ HOSTILE = [
 TIMED = "(text) => { const start = performance.now(); PAGES[0].write(text); return performance.now() - start; }"
 
 
+@pytest.mark.sampled(0)
 def test_a_strangers_text_is_read_and_never_run(opened: Open) -> None:
     """Followed or refused within seconds; the page stays as it was, and can be used."""
     tab = opened(attention())
@@ -225,6 +227,7 @@ def test_a_number_that_stands_alone_has_a_slider_also_after_a_change(opened: Ope
     assert tab.inner_text("#reset") == "Reset 3"
 
 
+@pytest.mark.sampled(0)
 def test_sizes_follow_a_number_that_ranges_are_made_of(opened: Open) -> None:
     tab = opened(show("let n = 4; let x[0] = 1; let x[t in 1..n] = 2 * x[t - 1];"))
     tab.evaluate("PAGES[0].change('n', [], 6)")
@@ -263,6 +266,7 @@ def test_all_programs_of_a_page_are_in_its_link(opened: Open, tmp_path: Path) ->
     assert again.evaluate(numbers) == [3, 9]
 
 
+@pytest.mark.sampled(0)
 def test_two_programs_beside_each_other_are_compared_again(opened: Open) -> None:
     one = "input x[i]; let y[i] = 2 * x[i]; let z = sum[i](y[i]);"
     tab = opened(show(one, [1, 2], beside=one.replace("2 * x", "3 * x")))

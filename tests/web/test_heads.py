@@ -44,6 +44,7 @@ def test_it_opens_on_a_head_with_a_sentence_and_evidence(opened: Open) -> None:
     assert sum(shares) == 100
 
 
+@pytest.mark.sampled(0)
 def test_heads_are_sorted_by_a_word_and_chosen(opened: Open) -> None:
     tab = ready(opened)
     tab.locator(".wall-bar select").select_option(label="first-token sink")
@@ -65,6 +66,7 @@ def test_pointing_reads_a_weight_and_clicking_chooses_it(opened: Open) -> None:
     assert tab.evaluate("location.hash") == "#head=0,0&row=0&key=0"
 
 
+@pytest.mark.sampled(0)
 def test_search_zoom_and_keys(opened: Open) -> None:
     tab = ready(opened)
     field = tab.locator(".seek")
@@ -106,6 +108,7 @@ def test_the_stage_follows_the_head_and_the_cell(opened: Open) -> None:
     assert tab.evaluate("PAGES[0].here.i") == 1
 
 
+@pytest.mark.sampled(0)
 def test_weights_beside_the_largest_are_made_again(opened: Open) -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -71,6 +71,7 @@ def test_findings_sit_under_their_line(opened: Open) -> None:
 # ------------------------------------------------------------------- numbers
 
 
+@pytest.mark.sampled(0)
 def test_masked_cells_are_absent(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     masked = cell(tab, "weights[0, 2]")
@@ -199,6 +200,7 @@ def test_what_a_guard_left_out_is_said_and_not_counted(opened: Open) -> None:
     assert "2 of 3 points" in tab.locator(".panel").inner_text()
 
 
+@pytest.mark.sampled(0)
 def test_the_arithmetic_is_written_out_in_the_chosen_form(opened: Open) -> None:
     text = "space position(i, j), feature(e); let w[i, j] = [[0.5, 0.3, 0.2]]; let V[j, e] = [[1], [3], [5]];"
     tab = opened(show(f"{text} let out[i, e] = sum[j](w[i, j] * V[j, e]);"))
@@ -226,6 +228,7 @@ def test_symbols_are_never_called_undefined(opened: Open) -> None:
     assert "not known" in tab.locator(".say").inner_text()
 
 
+@pytest.mark.sampled(0)
 def test_forms_are_switched(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     tab.get_by_label("structural").check()
@@ -250,6 +253,7 @@ def test_the_boundary_of_exactness_is_drawn(opened: Open) -> None:
 # -------------------------------------------------------------- communication
 
 
+@pytest.mark.sampled(0)
 def test_lines_are_as_thick_as_the_weights(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     lines = tab.locator("svg.arcs path.arc")
@@ -290,6 +294,7 @@ def test_lines_by_what_is_carried_and_after_the_projection(opened: Open) -> None
 # --------------------------------------------------------- claims, questions
 
 
+@pytest.mark.sampled(0)
 def test_verdicts_sit_on_the_cells_they_speak_of(opened: Open) -> None:
     tab = opened(lesson("three_by_two"))
     assert {"verdict", "fails"} <= classes(cell(tab, "out[0, 0]"))
@@ -391,6 +396,7 @@ def test_broken_beside_right(opened: Open) -> None:
     assert "differs" in classes(halves[0].locator(".line[data-line='1']"))
 
 
+@pytest.mark.sampled(0)
 def test_a_broken_contract_is_shown_beside_the_mend(opened: Open) -> None:
     broken = ROOT / "examples" / "broken" / "guard_reversed.ix"
     values = np.arange(12).reshape(1, 1, 6, 2) % 5
@@ -441,6 +447,7 @@ def test_a_matrix_is_a_grid_with_one_stop_for_the_tab_key(opened: Open) -> None:
     assert tab.locator("th").evaluate_all("nodes => nodes.filter(node => !node.textContent.trim()).length") == 0
 
 
+@pytest.mark.sampled(0)
 def test_the_focus_is_not_lost_on_the_way_down(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     scene(tab, "out")
@@ -470,6 +477,7 @@ def test_readable_at_twice_the_size_and_in_print(opened: Open) -> None:
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
+@pytest.mark.sampled(0)
 def test_long_forms_stay_in_their_place(opened: Open) -> None:
     arrays = (np.arange(1 * 1 * 8 * 2).reshape(1, 1, 8, 2) * 7 % 11) / 4
     tab = opened(show(ROOT / "examples" / "causal_attention.ix", arrays, arrays[..., ::-1], arrays))
@@ -516,6 +524,7 @@ def test_links_lead_to_their_program_step_and_cell(opened: Open, tmp_path: Path)
     assert tab.locator(".stage").count() == 2
 
 
+@pytest.mark.sampled(0)
 def test_colours_have_contrast(opened: Open) -> None:
     for scheme in ("light", "dark"):
         tab = opened(lesson("named_softmax"), color_scheme=scheme)
@@ -556,6 +565,7 @@ def test_the_picture_is_saved_as_svg(opened: Open) -> None:
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"
 
 
+@pytest.mark.sampled(0)
 def test_text_never_becomes_markup(opened: Open, tmp_path: Path) -> None:
     source = (
         f'// {EVIL}\nlet x[i] = [1, 2]; // </script>{EVIL}\nassert sum[i](x[i]) > 0, "{EVIL.replace(chr(34), "")}";\n'

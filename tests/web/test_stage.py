@@ -77,6 +77,7 @@ def test_the_picture_comes_first_with_a_sentence_that_adds_up(opened: Open) -> N
         assert sum(int(text.split("\u202f")[0]) for text in row) == 100
 
 
+@pytest.mark.sampled(0)
 def test_queries_keys_and_values_are_explained_where_they_stand(opened: Open) -> None:
     tab = laptop(opened, attention(), "#step=1")
     for name, start in (("Q", "A query is"), ("K", "A key is")):
@@ -157,6 +158,7 @@ def test_time_moves_by_keys_by_the_slider_and_by_playing(opened: Open) -> None:
     assert tab.evaluate("PAGES[0].beat") > 0
 
 
+@pytest.mark.sampled(0)
 def test_motion_is_left_out_where_it_is_not_wanted(opened: Open) -> None:
     tab = laptop(opened, attention(), "#step=1", reduced_motion="reduce")
     tab.keyboard.press("ArrowLeft")

@@ -17,13 +17,14 @@ SHARED = 227 << 10
 
 CASES = [
     ("128", ["ALiBi"]),
-    pytest.param("128", ["documents for each batch"], marks=pytest.mark.sampled(0)),
-    pytest.param("64", ["soft cap"], marks=pytest.mark.sampled(0)),
-    pytest.param("256", ["window"], marks=pytest.mark.sampled(0)),
-    pytest.param("128", ["total", "total beside a sink"], marks=pytest.mark.sampled(0)),
+    ("128", ["documents for each batch"]),
+    ("64", ["soft cap"]),
+    ("256", ["window"]),
+    ("128", ["total", "total beside a sink"]),
 ]
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize(("width", "names"), CASES)
 def test_kernels_fit_the_device(width: str, names: list[str]) -> None:
     command = [sys.executable, "-m", "tests.backends.triton.compiling", width, *names]
