@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.scalars import Case, cases
 from tests.pairs import ALL, called_few
+from tests.profiles import examples
 
 import indexical as ix
 from indexical.ir import nodes as ir
@@ -23,9 +24,7 @@ from indexical.run.samples import stand_ins
 
 torch = pytest.importorskip("torch")
 
-# What is traced takes a hundred times as long as a call: there is one such example for several others.
-FEWER = settings(max_examples=1 + settings.default.max_examples // 5)
-FEWEST = settings(max_examples=1 + settings.default.max_examples // 10)
+# What is traced takes a hundred times as long as a call: laws that trace draw a fifth or a tenth of the examples.
 
 FORMS = ("number", "scalar", "array", "tensor", "learned")
 PAIRS = st.sampled_from((0, ALL))
@@ -127,7 +126,7 @@ def test_emitted_source_equals_the_call_without_gradients(case: Case, data: st.D
         assert_same(ours, theirs, f"{case.text}\n{forms}")
 
 
-@FEWEST
+@examples(0.1)
 @given(cases(), st.data())
 def test_emitted_source_equals_the_call_in_jax(case: Case, data: st.DataObject) -> None:
     jax = pytest.importorskip("jax")
@@ -154,7 +153,7 @@ def test_emitted_source_equals_the_call_in_jax(case: Case, data: st.DataObject) 
         assert_same(ours, theirs, f"{case.text}\n{forms}")
 
 
-@FEWER
+@examples(0.2)
 @given(cases(), st.data())
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own.
 def test_functional_derivatives_by_a_scalar(case: Case, data: st.DataObject) -> None:
@@ -188,7 +187,7 @@ def test_functional_derivatives_by_a_scalar(case: Case, data: st.DataObject) -> 
         assert_same(torch.func.hessian(total)(point), twice, words)
 
 
-@FEWER
+@examples(0.2)
 @given(cases(), st.data())
 def test_a_whole_graph(case: Case, data: st.DataObject) -> None:
     forms = {name: data.draw(st.sampled_from(("number", "tensor", "learned"))) for name in case.scalars}

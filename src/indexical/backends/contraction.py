@@ -89,7 +89,8 @@ def is_harmless(
 ) -> bool:
     """Whether a product of 0 and a removed value is 0 whatever number that is."""
     if low.isolate:
-        return not masks and not fixed and not any(not f.inverse and removal.may_be_removed(low, f.expr) for f in moving)
+        removed = any(not f.inverse and removal.may_be_removed(low, f.expr) for f in moving)
+        return not masks and not fixed and not removed
     infinite = [may_become_infinite(low, factor) for factor in moving]
     return all(set(mask.axes) <= axes for mask in masks for axes, may in zip(factor_axes, infinite, strict=True) if may)
 

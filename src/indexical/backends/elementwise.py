@@ -300,8 +300,8 @@ def may_be_nonfinite(low: Lowering, expr: ir.Expr) -> bool:
 
 
 def _has_pole(low: Lowering, tensor: str) -> bool:
-    """Whether a definition may be infinite or NaN of finite numbers by a pole of a function in it, where it has no guard
-    of its own. An overflow is none."""
+    """Whether a definition may be infinite or NaN of finite numbers by a pole of a function in it, where it has no
+    guard of its own. An overflow is none."""
     if tensor not in low.lets:
         return False
     if tensor not in low.poles:

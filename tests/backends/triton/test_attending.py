@@ -11,13 +11,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6}
+MIXED = ("f16, scores in f32", "f16, queries in f32", "f16, values in f32")
+MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6, **dict.fromkeys(MIXED, 1.5e-2)}
 CASES = {
     "f32": [
         *("nobody", "mask in tiles", "total beside a sink", "some queries, odd", "branches, odd", "curved slopes"),
         *("sink, queries bent", "given numbers"),
     ],
     "f16": ["soft cap in documents", "uneven slopes"],
+    "f16, scores in f32": ["ALiBi, derived", "bias, odd"],
 }
 OTHERS = {
     "f32": [
@@ -48,6 +50,7 @@ OTHERS = {
         *("rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"),
         *("total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"),
     ],
+    **{dtype: ["ALiBi", "sink", "relative bias", "gate, odd", "ALiBi, derived"] for dtype in MIXED},
     "compiled": ["documents for each batch", "relative bias"],
 }
 

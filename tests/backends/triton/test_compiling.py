@@ -18,6 +18,7 @@ SHARED = 227 << 10
 CASES = [
     ("128", ["ALiBi"]),
     ("128", ["documents for each batch"]),
+    ("128", ["ALiBi; scores"]),
     ("64", ["soft cap"]),
     ("256", ["window"]),
     ("128", ["total", "total beside a sink"]),
