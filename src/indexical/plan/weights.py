@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from ..facts.distributions import keeps_a_point
@@ -31,7 +31,7 @@ from ..ir.algebra.normal import (
 )
 from ..ir.algebra.normalize import Algebra
 from ..ir.algebra.predicates import LARGE, holds_exponential, reads_in
-from ..ir.algebra.safety import arranged
+from ..ir.algebra.safety import arranged, is_open
 from ..ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
 from ..ir.algebra.weights import Total, carried, inlined, log_of, matched, summand, totals
 from ..ir.algebra.writing import written, written_atom
@@ -180,6 +180,8 @@ def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
         if coordinate in sink.coordinates:
             return "what is added to what its weights are divided by varies with the key"
         # What all scores of a query share goes to the other side.
+        if level is not None and _may_be_unheard(site.algebra, level, share, key, site.trail, site.binders):
+            return "what all scores of a query share may have no value where it hears nobody"
         sink = sink if level is None else plus(sink, level, -1)
     left = plus(above, below, -1)
     if caution is not None and not is_safe_form(left, caution):
@@ -232,11 +234,24 @@ def _described(
 def holds_extreme(algebra: Algebra, value: Form, span: Span) -> bool:
     """Whether the largest or the least of some numbers is in this, through definitions too: it may be infinite where a
     row keeps no key."""
+    return any(isinstance(part, ir.Reduce) and part.op in ("max", "min") for part in _parts(algebra, value, span))
+
+
+def _parts(algebra: Algebra, value: Form, span: Span) -> Iterator[ir.Expr]:
+    """All expressions in a form, through definitions too."""
     exprs = [written(value, span)]
     names = [name for name in made_of(read_in(*exprs), algebra.lets) if name in algebra.lets]
     exprs += [clause.body for name in names for clause in algebra.lets[name].clauses]
-    parts = (part for expr in exprs for part in walk(expr))
-    return any(isinstance(part, ir.Reduce) and part.op in ("max", "min") for part in parts)
+    return (part for expr in exprs for part in walk(expr))
+
+
+def _may_be_unheard(
+    algebra: Algebra, level: Form, share: Product, key: Binder, trail: Trail, binders: tuple[Binder, ...]
+) -> bool:
+    """Whether a row may keep no key, at which what its scores share may be undefined."""
+    if not share.conditions or not any(map(is_open, _parts(algebra, level, key.lower.span))):
+        return False
+    return not keeps_a_key(algebra, trail, binders, key, share.conditions)
 
 
 def gather_total(algebra: Algebra, logarithm: Logarithm, trail: Trail, expr: ir.Expr, name: str) -> Gathered | None:
@@ -268,6 +283,8 @@ def gather_total(algebra: Algebra, logarithm: Logarithm, trail: Trail, expr: ir.
     if score is None or (beside and sink is None) or (sink is not None and key.coordinate in sink.coordinates):
         return None
     if sink is not None and level is not None:
+        if _may_be_unheard(algebra, level, share, key, trail, (key,)):
+            return None
         sink = plus(sink, level, -1)
     values: list[tuple[Atom, Number]] = [(Leaf(read, "", read.type.coordinates, 0), 1) for read in reads_in(score)]
     guard = dict(share.conditions)
