@@ -151,6 +151,13 @@ def _sorted(sink: Sink) -> list[Diagnostic]:
     return sorted(sink, key=place)
 
 
+def _traced_kind(value: Any) -> tuple[Any, int, Any]:
+    """The dtype, rank and device of a tensor; for a plain number, another one of its kind."""
+    if isinstance(value, int | float):
+        return None, 0, True if isinstance(value, bool) else 1.0 if isinstance(value, float) else 1
+    return value.dtype, value.ndim, value.device
+
+
 class _Words:
     """The words about a class, and about each of its objects others."""
 
@@ -432,12 +439,7 @@ class Program:
         wanted = self.wanted(outputs)
         found = self.arguments(arrays, named)
         values = [found[name] for name in self.inputs]
-        kinds = tuple(
-            [
-                (None, 0, isinstance(v, float)) if isinstance(v, int | float) else (v.dtype, v.ndim, v.device)
-                for v in values
-            ]
-        )
+        kinds = tuple([_traced_kind(value) for value in values])
         result = self._functions[self._find(kinds, wanted, isolate, recompute)](*values)
         return result if len(wanted) == 1 else packed(wanted)(*result)
 

@@ -54,8 +54,8 @@ def finder(engine: Callable[[], Engine], functions: dict[int, Callable[..., Any]
         empty = sys.modules["torch"].empty
         kernels, arrays = engine(), {}
         for tensor, (dtype, rank, device) in zip(kernels.program.inputs, kinds, strict=True):
-            number = 1.0 if device else 1
-            arrays[tensor.name] = number if dtype is None else empty((1,) * rank, dtype=dtype, device=device)
+            # Of a plain number there is another of its kind instead of a device.
+            arrays[tensor.name] = device if dtype is None else empty((1,) * rank, dtype=dtype, device=device)
         function = kernels.kernel(kernels.prepare(arrays, "torch"), wanted, isolate, recompute).function
         number = next((n for n, known in functions.items() if known is function), len(functions))
         functions[number] = function
