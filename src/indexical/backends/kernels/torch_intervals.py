@@ -116,6 +116,7 @@ def _sunk(out: Tensor, total: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Result and total of rows beside whose keys a sink of this score is weighed; it carries nothing."""
     finite = total.masked_fill(total == math.inf, -math.inf)
     both = torch.logaddexp(finite, sink.to(total.dtype))
+    both = both.masked_fill(both == -math.inf, math.inf)  # No weight at all, not even that of the sink.
     return out.mul_((finite - both).exp_().unsqueeze(-1).to(out.dtype)), both
 
 

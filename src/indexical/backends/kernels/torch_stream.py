@@ -180,7 +180,7 @@ class _Running:
         if self.sink is not None and self.picked in ("floor", "peak"):
             origins = [_finite(self.level if self.highest is None else self.highest)]
             self.weight.add_(_raise(self.sink + origins[0], self.level))
-        silent = self.weight == 0 if self.sink is None else torch.zeros_like(self.weight, dtype=torch.bool)
+        silent = self.weight == 0 if self.picked is None else torch.zeros_like(self.weight, dtype=torch.bool)
         self.gathered.div_(self.weight.masked_fill(silent, 1.0))
         return [(self.level + self.weight.log()).masked_fill_(silent, math.inf), *origins]
 
