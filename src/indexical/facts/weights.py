@@ -165,8 +165,9 @@ def find_weights(forms: Forms, product: Factored, ranges: Iterable[ir.Range]) ->
 
 
 def _by_hand(forms: Forms, product: Factored, scope: Ranges, done: frozenset[int]) -> Iterator[Weights]:
-    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, or by no less than that and a small number, by other
-    divisors than those that are done."""
+    """`f(j) / sum[k](f(k))`: whatever is divided by its own sum, by other divisors than those that are done; weights
+    that are shared out again also by more than their sum, such as that and a small number."""
+    again = any(isinstance(factor.expr, ir.Normalize) for factor in product.factors)
     taken = {c for factor in product.factors for c in factor.coordinates}
     for number, divisor in enumerate(product.factors):
         if number in done or not divisor.inverse or not (taken - divisor.coordinates):
@@ -174,6 +175,7 @@ def _by_hand(forms: Forms, product: Factored, scope: Ranges, done: frozenset[int
         choices = [
             (coordinate, total, rows)
             for total, rows in _totals(forms, divisor.expr, scope)
+            if rows == "sum to 1" or again
             for coordinate in sorted(taken - divisor.coordinates, key=str)
         ]
         for coordinate, total, rows in choices:
