@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -23,6 +24,8 @@ _EXTRAS = {
     "torch": "torch",
     "triton": "gpu",
 }
+# What is wrong with an output that takes no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,9 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("ix: interrupted", file=sys.stderr)
         return 130
     except OSError as problem:
+        if problem.filename is None and problem.errno not in _FULL:
+            raise
         if problem.filename is None:
             _drop_output()
-        print(f"ix: {problem.filename or 'standard output'}: {problem.strerror or problem}", file=sys.stderr)
+        print(f"ix: {problem.filename or 'standard output'}: {problem.strerror}", file=sys.stderr)
         return 2
 
 
