@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         if problem.filename is None:
             _drop_output()
-        print(f"ix: {problem.filename or 'standard output'}: {problem.strerror}", file=sys.stderr)
+        told = f"{problem.filename or 'standard output'}: {problem.strerror}"
+        print(f"ix: {told.replace(': cannot be written', ' cannot be written', 1)}", file=sys.stderr)
         return 2
 
 
