@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..api import check
 from ..checker.names import counted
 from ..diagnostics import Diagnostic
 from .findings import print_diagnostics
-from .words import Usage, is_screen, text_of
+from .words import Usage, files_in, is_screen, text_of
 
 # So often, in seconds, files are looked at to see whether they have changed.
 _PAUSE = 0.2
@@ -41,32 +40,6 @@ def check_files(options: Namespace) -> int:
     print_diagnostics(shown, options)
     severities = {diagnostic.severity for diagnostic in found}
     return int("error" in severities or (options.strict and "warning" in severities) or (options.diff and changes))
-
-
-def files_in(given: Iterable[str]) -> Iterator[str]:
-    """The files that are named, and those in folders that are: programs, and Python files that may have some."""
-    for name in given:
-        if name == "-" or not os.path.isdir(name):
-            yield name
-            continue
-        for folder, inner, files in os.walk(name):
-            inner[:] = sorted(each for each in inner if not _is_left_out(folder, each))
-            yield from (os.path.join(folder, file) for file in sorted(files) if _has_programs(folder, file))
-
-
-def _is_left_out(folder: str, name: str) -> bool:
-    """Whether a folder is not a person's own: hidden, a cache, or an environment of Python."""
-    inside = os.path.join(folder, name, "pyvenv.cfg")
-    return name.startswith(".") or name in ("__pycache__", "node_modules") or os.path.exists(inside)
-
-
-def _has_programs(folder: str, file: str) -> bool:
-    if not file.endswith(".py"):
-        return file.endswith(".ix")
-    try:
-        return b"indexical" in Path(folder, file).read_bytes()
-    except OSError:
-        return False
 
 
 def _watch(options: Namespace) -> int:

@@ -13,9 +13,8 @@ from ..source import Source
 from ..syntax.files import read_source
 from ..syntax.format import format_source
 from ..syntax.parse import parse
-from .checking import files_in
 from .findings import print_diagnostics
-from .words import Usage, standard_input
+from .words import Usage, files_in, standard_input
 
 
 def format_command(options: Namespace) -> int:

@@ -6,11 +6,9 @@ import io
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
-
-from ..saving import write_file
 
 
 class Usage(Exception):
@@ -91,9 +89,37 @@ def standard_input(newline: str | None = None) -> str:
         raise Usage(f"standard input cannot be read: {problem.strerror}") from None
 
 
+def files_in(given: Iterable[str]) -> Iterator[str]:
+    """The files that are named, and those in folders that are: programs, and Python files that may have some."""
+    for name in given:
+        if name == "-" or not os.path.isdir(name):
+            yield name
+            continue
+        for folder, inner, files in os.walk(name):
+            inner[:] = sorted(each for each in inner if not _is_left_out(folder, each))
+            yield from (os.path.join(folder, file) for file in sorted(files) if _has_programs(folder, file))
+
+
+def _is_left_out(folder: str, name: str) -> bool:
+    """Whether a folder is not a person's own: hidden, a cache, or an environment of Python."""
+    inside = os.path.join(folder, name, "pyvenv.cfg")
+    return name.startswith(".") or name in ("__pycache__", "node_modules") or os.path.exists(inside)
+
+
+def _has_programs(folder: str, file: str) -> bool:
+    if not file.endswith(".py"):
+        return file.endswith(".ix")
+    try:
+        return b"indexical" in Path(folder, file).read_bytes()
+    except OSError:
+        return False
+
+
 def write(text: str, path: str | None) -> None:
     """A text to a file, or to standard output."""
     if path is None:
         sys.stdout.write(text)
     else:
+        from ..saving import write_file
+
         write_file(path, text)
