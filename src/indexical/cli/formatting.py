@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 
 from ..diagnostics import Diagnostic, Sink
-from ..saving import as_before, rewrite
 from ..source import Source
 from ..syntax.files import read_source
 from ..syntax.format import format_source
@@ -36,14 +35,24 @@ def format_command(options: Namespace) -> int:
             continue
         text = format_source(tree)
         if given is not None and not options.check:
-            sys.stdout.write(as_before(text, given))
+            _write(text, file, given)
         elif text != source.text:
             changed = True
             if not options.check:
-                rewrite(file, text)
+                _write(text, file, None)
             print(f"{'would change' if options.check else 'changed'} {file}", file=sys.stderr)
     print_diagnostics(found, options)
     return int(bool(found) or (options.check and changed))
+
+
+def _write(text: str, file: str, given: str | None) -> None:
+    """A text in the place of the old one: in the file, or on standard output for what was given there."""
+    from ..saving import as_before, rewrite
+
+    if given is None:
+        rewrite(file, text)
+    else:
+        sys.stdout.write(as_before(text, given))
 
 
 def _with_plain_ends(text: str) -> str:
