@@ -16,7 +16,7 @@ _CALLS = {
     "constant": "zeros full tensor array asarray as_scalar bool bool_ int32 int64 float16 float32 float64",
     "iota": "arange",
     "apply": "where fmod div maximum minimum clamp rsqrt sqrt round_bf16 rounded add_scaled quotient add subtract "
-    "multiply magnitude power checked_power fitting fitting_32 truncated addcmul nan_to_num clip",
+    "multiply magnitude power checked_power fitting fitting_32 truncated addcmul nan_to_num clip with_zeros",
     "cast": "to astype long",
     "view": "permute transpose swapaxes reshape flatten unflatten collapse flip unbind unstack squeeze "
     "broadcast_to broadcast_tensors windows detach",
