@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -631,7 +632,7 @@ def test_patterns_take_lists_arrays_and_tensors() -> None:
     rows = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.1, 0.1, 0.8]]
     found = patterns(rows)
     assert isinstance(found, PatternSheet)
-    assert ix.patterns is patterns
+    assert inspect.unwrap(ix.patterns) is patterns
     assert str(found) == repr(found) == found.text()
     assert patterns(np.array(rows)).to_json() == found.to_json()
     assert (

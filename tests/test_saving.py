@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import stat
 import subprocess
 import sys
@@ -25,11 +24,11 @@ SMALL = "input x[i], tau;\nlet y[i] = x[i] * tau;\n"
 
 def limited(*arguments: str, most: int = 2048) -> subprocess.CompletedProcess[str]:
     """A command that may write no file larger than `most` bytes."""
-    code = "import sys; from indexical.cli import main; sys.exit(main())"
+    code = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))"
+    code += "; from indexical.cli import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-B", "-c", code, *arguments],
         env={**os.environ, "IX_CACHE": "0"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
         capture_output=True,
         text=True,
     )

@@ -15,18 +15,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.scalars import Case, cases
-from tests.laws.test_scalars import FEWER, arguments, assert_same, loaded, outputs, with_gradients
+from tests.laws.test_scalars import arguments, assert_same, loaded, outputs, with_gradients
 from tests.pairs import ALL, called_few
+from tests.profiles import examples
 
 import indexical as ix
 from indexical.backends.source import dialect_of, reserved
 from indexical.syntax.tokens import KEYWORDS
-from indexical.syntax.vocabulary import DTYPES, RESERVED
+from indexical.syntax.vocabulary import DTYPES, WORDS
 
 torch = pytest.importorskip("torch")
 
 WORD = re.compile(r"[^\W\d]\w*")
-OURS = RESERVED | KEYWORDS | {*DTYPES}
+OURS = WORDS | KEYWORDS | {*DTYPES}
 LIBRARIES = "torch np jnp jax math functools triton tl F Fraction Refused program device self".split()
 ODD = "_ __ ___ a__b part__1 place__1 x_2 n_i n_h rows_ r0_ dict_ lead_r".split()
 
@@ -84,7 +85,7 @@ def test_names_do_not_matter_to_numpy(case: Case, data: st.DataObject) -> None:
     check("numpy", case, data)
 
 
-@FEWER
+@examples(0.2)
 @given(cases(), st.data())
 def test_names_do_not_matter_to_jax(case: Case, data: st.DataObject) -> None:
     pytest.importorskip("jax")

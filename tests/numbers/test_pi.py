@@ -72,10 +72,6 @@ def test_claims_about_it() -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("let pi = 3;", "IX203"),
-        ("input pi[i];", "IX203"),
-        ("let y[pi in 0..3] = 1;", "IX203"),
-        ("fn pi(x) { x }", "IX203"),
         ("let y = pi[0];", "IX209"),
         ("let y[i in 0..pi] = 1;", "IX351"),
     ],

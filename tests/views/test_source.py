@@ -298,18 +298,18 @@ def test_size_with_a_name_keeps_it() -> None:
 
 def test_hidden_names_are_made_legal_and_free() -> None:
     program = ix.compile("input x[i]; let a[i] = x[i] + 1; let i_sum = sum[i](a[i]);").ir
-    strange = {"a": "exp"}
+    strange = {"a": "max"}
 
     def changed(expr: ir.Expr) -> ir.Expr:
         return build.read(strange.get(expr.tensor, expr.tensor), expr.indices, "real", NOWHERE)
 
-    first = replace(program.lets[0], name="exp", hidden=True)
+    first = replace(program.lets[0], name="max", hidden=True)
     last = program.lets[1]
     body = last.clauses[0].body
     assert isinstance(body, ir.Reduce)
     clause = replace(last.clauses[0], body=replace(body, body=changed(body.body)))
     text = written(replace(program, lets=(first, replace(last, clauses=(clause,))), order=()))
-    assert "let exp_[i] = x[i] + 1;" in text
+    assert "let max_[i] = x[i] + 1;" in text
     assert [found.code for found in ix.compile(text).diagnostics] == []
 
 

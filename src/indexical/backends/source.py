@@ -248,21 +248,26 @@ _TRITON = "import triton\n"
 def reserved(library: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
     texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
-    names = {name for text in texts for name in _defined(text)}
+    names = {name for text in texts for name in (*_defined(text), *_imported(text))}
     return frozenset({*names, "attend", "joint", "check"})
 
 
 def _defined(text: str) -> Iterator[str]:
-    """The functions, classes, variables and imports of a module."""
+    """The functions, classes and variables of a module."""
     for statement in ast.parse(text).body:
         match statement:
             case ast.FunctionDef(name) | ast.ClassDef(name):
                 yield name
-            case ast.Import(aliases) | ast.ImportFrom(names=aliases):
-                yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
             case ast.Assign() | ast.AnnAssign():
                 stored = (part for part in ast.walk(statement) if isinstance(part, ast.Name))
                 yield from (part.id for part in stored if isinstance(part.ctx, ast.Store))
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The names that a module imports."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
 
 
 def kernel_texts(files: Iterable[str]) -> list[str]:

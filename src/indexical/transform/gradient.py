@@ -14,7 +14,6 @@ from heapq import heapify, heappop, heappush
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.quotients import Quotient
-from ..ir.algebra.safety import is_open
 from ..ir.asked import asked_where
 from ..ir.context import constants_of
 from ..ir.functions import operation
@@ -194,13 +193,13 @@ class _Book:
 
 
 def _may_be_steep(part: ir.Expr) -> bool:
-    """Whether a value of finite numbers, or a slope there, may be infinite or NaN."""
+    """Whether a value of finite numbers, or a slope there, may be infinite or NaN by a pole. An overflow is none."""
     match part:
         case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 1:
             return False
         case ir.Map(op, arguments):
             steep = [arguments[number] for number in operation(op).steep]
-            return is_open(part) or any(isinstance(inner, ir.Read) for argument in steep for inner in walk(argument))
+            return any(isinstance(inner, ir.Read | ir.Coord) for argument in steep for inner in walk(argument))
         case _:
             return False
 
