@@ -28,7 +28,7 @@ from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
 from .reverse import Share, shares_of
-from .terms import Term, settle
+from .terms import Term, reads_data, settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def _may_be_steep(part: ir.Expr) -> bool:
             return False
         case ir.Map(op, arguments):
             steep = [arguments[number] for number in operation(op).steep]
-            return any(isinstance(inner, ir.Read | ir.Coord) for argument in steep for inner in walk(argument))
+            return any(argument.type.coordinates or reads_data(argument) for argument in steep)
         case _:
             return False
 

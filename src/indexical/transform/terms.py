@@ -40,7 +40,7 @@ class Term:
             """Whether a factor stays inside, as one does that a guard or an empty range protects."""
             if expr.type.coordinates & bound:
                 return True
-            return protected and (bool(expr.type.coordinates) or _reads(expr))
+            return protected and (bool(expr.type.coordinates) or reads_data(expr))
 
         body, rest = self.product.split(inside)
         summed = sorted_by(body, order).expression(span)
@@ -100,6 +100,12 @@ def _settled(hidden: Share, inverse: Inverse, home: tuple[ir.Range, ...], consta
 
 def _reads(expr: ir.Expr) -> bool:
     return any(isinstance(part, ir.Read) for part in walk(expr))
+
+
+def reads_data(expr: ir.Expr) -> bool:
+    """Whether an expression reads more than whole constants, such as names of sizes."""
+    reads = (part for part in walk(expr) if isinstance(part, ir.Read))
+    return any(part.indices or part.type.kind == "real" for part in reads)
 
 
 def _at_home(share: Share, home: tuple[ir.Range, ...]) -> Share:
