@@ -28,6 +28,8 @@ from .softpick import picked_attention
 from .steps import Attention, Gathering, Recognized, Refusal
 from .weights import Gathered, gather, placed
 
+_STEPWISE = "it is made of itself, and computed step by step"
+
 
 def recognize(
     program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = (), kept: Collection[str] = ()
@@ -43,7 +45,7 @@ def recognize(
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
         elif item.name in wanted_here:
             search.define(item.name)
-    search.free(wanted, wanted_here - set(kept) - program.recurrent)
+    search.free(wanted, wanted_here - set(kept))
     changed = preceded(program, search.before, search.lets) if search.attentions else program
     others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
     gatherings = tuple(one for one in search.gatherings if search.lets[one.definition] in program.lets)
@@ -170,12 +172,14 @@ class _Search:
             self.exponential.add(name)
 
     def pass_by(self, names: Iterable[str]) -> None:
-        """Leave definitions that are made of themselves, and say so where weights are in them."""
-        for name in names:
-            let = self.lets[name]
-            if self._is_exponential(let):
-                reason = "it is made of itself, and computed step by step"
-                self.refusals.append(Refusal(name, "fused attention", reason, let.span))
+        """Leave definitions that are made of themselves, and say so where weights are in them, or are gathered with."""
+        lets = [self.lets[name] for name in names]
+        weights = {let.name for let in lets if self._is_exponential(let)}
+        for let in lets:
+            sums = [part for c in let.clauses for part in walk(c.body) if isinstance(part, ir.Reduce)]
+            gathers = any(isinstance(part, ir.Read) and part.tensor in weights for s in sums for part in walk(s))
+            if let.name in weights or gathers:
+                self.refusals.append(Refusal(let.name, "fused attention", _STEPWISE, let.span))
 
     def _put(self, let: ir.Let) -> None:
         """A definition that only reads the one attention that was made for it, at its own coordinates, is it."""
@@ -198,6 +202,9 @@ class _Search:
         """Put every attention whose weights nothing normalises in place, unless its weights are there anyway: because
         they are wanted, or because something else needs them."""
         found = self._freed(names)
+        for name in found.keys() & self.program.recurrent:
+            del found[name]
+            self.refusals.append(Refusal(name, "stream", _STEPWISE, self.lets[name].span))
         while found:
             after = {name: _without(self.lets[name], parts) for name, parts in found.items()}
             after |= {placed.let.name: placed.let for parts in found.values() for p in parts for placed in p.placements}
