@@ -54,7 +54,14 @@ class Walk:
         return replace(self, ranges=(*self.ranges, *ranges)).given(guard)
 
     def given(self, guard: ir.Expr | None) -> Walk:
-        return self if guard is None else replace(self, guards=(*self.guards, guard))
+        """The same under a guard. One in a branch that reads at computed places may be asked only there: it comes after
+        the branch's condition, among the cases."""
+        if guard is None:
+            return self
+        reads = [part for part in walk(guard) if isinstance(part, ir.Read)] if self.cases else []
+        if any(not isinstance(index, ir.Coord) for read in reads for index in read.indices):
+            return self.where(guard)
+        return replace(self, guards=(*self.guards, guard))
 
     def where(self, *cases: ir.Expr) -> Walk:
         return replace(self, cases=(*self.cases, *cases))
