@@ -64,10 +64,10 @@ def _is_shared_out(view: View, site: Site, weights: Weights, step: Summed) -> bo
 
 
 def _totals(view: View, expr: ir.Expr, wanted: set[str]) -> bool:
-    """Whether an expression reduces the weights, and them alone, to a number for each of some points: what is left does
-    not vary with more than they do."""
+    """Whether an expression reduces the weights, and them alone, to a number for each of its points: what is left does
+    not vary with more than they do, nor with what the expression sums itself, as what they were divided by does."""
     for part in _parts(view, expr):
-        if isinstance(part, ir.Reduce) and part.type.coordinates:
+        if isinstance(part, ir.Reduce) and part.type.coordinates and part.type.coordinates <= expr.type.coordinates:
             raised = [inner.type.coordinates for inner in _parts(view, part.body) if is_exponential(inner)]
             weights = frozenset().union(*raised)
             if weights & part.coordinates and part.type.coordinates <= weights and _leaves(view, part.body) == wanted:
