@@ -99,6 +99,7 @@ def test_deep_work_is_done_again_on_a_larger_stack() -> None:
     assert (sys.getrecursionlimit(), threading.stack_size()) == (limit, size)
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("last_first", [False, True])
 def test_a_long_chain_of_definitions_is_computed_and_differentiated(last_first: bool) -> None:
     count = 300

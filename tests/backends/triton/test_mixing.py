@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 
+@pytest.mark.sampled(0)
 def test_laws_hold() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/backends/triton/mixing.py"]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"})
