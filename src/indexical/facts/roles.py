@@ -188,7 +188,9 @@ def _shares(
         case ir.Map("neg", (inner,)):
             yield from of(inner, Fraction(-1))
         case ir.Map("*", (left, right)):
-            yield from (*of(left, _figure(right, values)), *of(right, _figure(left, values)))
+            asked, heard = list(of(left, _figure(right, values))), list(of(right, _figure(left, values)))
+            # Weights of weights are one layer behind another, and nothing is added up.
+            yield from asked or heard
         case ir.Map("/", (left, ir.Const(value))) if value:
             yield from of(left, 1 / Fraction(value))
         case ir.Map("/", (left, _)) | ir.Reduce("sum", body=left):
