@@ -115,8 +115,9 @@ def test_values_and_gradients_of_a_stack_are_those_without_a_budget(layers: int)
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("name", roster.NAMES)
 def test_variants_of_the_catalogue_keep_a_budget(name: str) -> None:
-    # Rows that are sorted by their bucket are summed in another order.
-    agree(roster.compiled(name), roster.arrays(name), exactly=name != "hashed_buckets")
+    # Rows that are sorted by their bucket are summed in another order, and so are the parts of a gradient of which some
+    # are computed again and others not.
+    agree(roster.compiled(name), roster.arrays(name), exactly=name not in ("hashed_buckets", "multi_head"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])

