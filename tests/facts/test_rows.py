@@ -146,3 +146,14 @@ def test_products_of_features_that_are_divided_by_their_sum(total: str, claimed:
     inside = lines.replace("let out[i, e] = heard[i, e] / total[i];\n", "")
     for spelling in (text, inside):
         assert ([found for found in ix.check(spelling) if found.severity == "error"] == []) == claimed
+
+
+def test_layers_behind_each_other_are_no_sum_of_weights() -> None:
+    head = """input X[i, d], lam;
+    let a[i, j] = softmax[j](sum[d](X[j, d] * X[i, d]) / sqrt(size(d)) where j <= i);
+    let b[i, j] = softmax[j](sum[d](X[j, d] * X[i, d]) / size(d) where j <= i);
+    let w[i, k] = softmax[k](sum[d](X[k, d] * X[i, d]) / sqrt(size(d)) where k <= i);"""
+    chain = "sum[j](a[k, j] * X[j, d])"
+    for inner, rows in ((chain, "sum to 1"), (f"({chain} - lam * sum[j](b[k, j] * X[j, d]))", "signed")):
+        program = ix.compile(f"{head} let out[i, d] = sum[k](w[i, k] * {inner});")
+        assert {found.rows for found in program.roles if found.definition == "out"} == {rows}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
+from itertools import product
 
 from ..checker.spaces import tied
 from ..ir import build
@@ -189,8 +190,15 @@ def _shares(
             yield from of(inner, Fraction(-1))
         case ir.Map("*", (left, right)):
             asked, heard = list(of(left, _figure(right, values))), list(of(right, _figure(left, values)))
-            # Weights of weights are one layer behind another, and nothing is added up.
-            yield from asked or heard
+            if asked and heard:  # Weights of weights, one layer behind another: each of one with each of the other.
+                sides = [list(_shares(view, side, Fraction(1), values, depth)) for side in (left, right)]
+                for (one, name), (two, other) in product(*sides):
+                    if number is None or one is None or two is None:
+                        yield None, other or name
+                    else:
+                        yield number * one * two, other or name
+                return
+            yield from (*asked, *heard)
         case ir.Map("/", (left, ir.Const(value))) if value:
             yield from of(left, 1 / Fraction(value))
         case ir.Map("/", (left, _)) | ir.Reduce("sum", body=left):
