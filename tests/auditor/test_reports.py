@@ -147,7 +147,11 @@ def test_a_callable_that_needs_a_gpu_is_reported() -> None:
         raise RuntimeError("Found no NVIDIA driver on your system")
 
     report = report_on(on_a_gpu)
-    assert [finding.cause for finding in report.findings] == ["it needs a GPU"]
+    assert report.failure is not None
+    assert report.failure.cause == "it needs a GPU"
+    assert report.verdict == "does not run"
+    assert not report.ok
+    assert not report.findings
 
 
 # ------------------------------------------------------------------- the command

@@ -10,14 +10,14 @@ from typing import Any
 from .access import Direct, Port, find_ports
 from .attention_laws import judge
 from .caching import prefill_law
-from .calling import Foreign, Unusable
+from .calling import Foreign, Unusable, stopped
 from .contract import Contract
 from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
 from .numerics import tell_accuracy, tell_limits
 from .projected import judge_projected
 from .proofs import found_inside, proved, proved_laws
-from .reports import Finding, Report, name_of, place_of, ranked
+from .reports import Report, name_of, ranked
 from .sanity import plain, sanity
 from .settings import Settings
 from .sizing import cut, other_sizes
@@ -52,8 +52,7 @@ def audit(
     try:
         return _audited(foreign, layouts, agreed, tell or (lambda name: None), started)
     except Unusable as problem:
-        finding = Finding(problem.law, problem.message, "", problem.cause, problem.mend, place_of(target))
-        return Report(name_of(target), (finding,), calls=foreign.calls, seconds=time.monotonic() - started)
+        return stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started)
     finally:
         foreign.restore()
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..lift.arguments import is_of_jax
 from ..lift.flex import flex_by_definition
 from .layout import refusal
+from .reports import RUNS, Finding, Report, name_of, place_of
 
 
 class Unusable(Exception):
@@ -22,6 +23,14 @@ class Unusable(Exception):
     def __init__(self, law: str, message: str, cause: str = "", mend: str = "") -> None:
         super().__init__(message)
         self.law, self.message, self.cause, self.mend = law, message, cause, mend
+
+
+def stopped(target: Any, problem: Unusable, **rest: Any) -> Report:
+    """The report of a callable that could not be asked."""
+    finding = Finding(problem.law, problem.message, "", problem.cause, problem.mend, place_of(target))
+    if problem.law == RUNS:
+        return Report(name_of(target), failure=finding, **rest)
+    return Report(name_of(target), (finding,), **rest)
 
 
 class Foreign:
@@ -97,18 +106,14 @@ class Foreign:
         """An array of ours as the callable expects it: its library and its kind of number."""
         like = self.example[name]
         if not hasattr(like, "dtype"):
-            return like if value is None else value
+            return self._cast(like if value is None else value)
         array = np.array(value)
         real = array.dtype.kind == "f"
         if _is_torch(like):
             import torch
 
             tensor = torch.from_numpy(array if array.ndim else array.reshape(()))
-            real_dtype = torch.float64 if self.precise else torch.float32
-            real_dtype = getattr(torch, self.real) if self.real else real_dtype
-            if real and like.dtype.is_floating_point:
-                return tensor.to(real_dtype)
-            return tensor.to(real_dtype if like.dtype.is_floating_point else like.dtype)
+            return tensor.to(self._real_dtype if like.dtype.is_floating_point else like.dtype)
         if self.traced:
             import jax.numpy as jnp
 
@@ -116,6 +121,20 @@ class Foreign:
         if like.dtype.kind == "f":
             return array.astype(self.real or (np.float64 if self.precise else like.dtype))
         return array.astype(like.dtype)
+
+    @property
+    def _real_dtype(self) -> Any:
+        import torch
+
+        return getattr(torch, self.real or ("float64" if self.precise else "float32"))
+
+    def _cast(self, value: Any) -> Any:
+        """Tables that come in a tuple, as cosines and sines do, in the precision of everything else."""
+        if type(value) in (tuple, list):
+            return type(value)(map(self._cast, value))
+        if _is_torch(value) and value.is_floating_point():
+            return value.detach().to(self._real_dtype)
+        return value
 
     def __call__(self, arrays: Mapping[str, Any]) -> Any:
         """The output as an array of doubles."""
@@ -258,6 +277,6 @@ def _reported(problem: Exception, target: Any) -> Unusable:
     words = f"{type(problem).__name__}: {str(problem).strip() or 'no message'}".splitlines()[0]
     if any(word in words.lower() for word in _DEVICE_WORDS):
         mend = "run the audit on a machine with that device, or pass a copy that runs on the CPU"
-        return Unusable("runs", f"the callable needs a device that is not here: {words}{place}", "it needs a GPU", mend)
+        return Unusable(RUNS, f"the callable needs a device that is not here: {words}{place}", "it needs a GPU", mend)
     mend = "call it with the example by hand: it has to run before it can be audited"
-    return Unusable("runs", f"the callable raises {words}{place}", "it does not run on the example", mend)
+    return Unusable(RUNS, f"the callable raises {words}{place}", "it does not run on the example", mend)

@@ -86,7 +86,8 @@ def to_html(reports: Report | Sequence[Report], whole: bool = True) -> str:
 
 
 def _report_html(report: Report) -> str:
-    verdict = "no law is broken" if report.ok else f"broken: {', '.join(finding.law for finding in report.findings)}"
+    broken = ", ".join(finding.law for finding in report.findings)
+    verdict = f"broken: {broken}" if broken else report.verdict
     parts = [f"<h1>{escape(report.subject)}</h1><p>{escape(verdict)}</p>", *map(_finding_html, report.findings)]
     if report.found:
         rows = "".join(
@@ -94,7 +95,7 @@ def _report_html(report: Report) -> str:
         )
         parts.append(f"<h2>Found, and not judged</h2><table>{rows}</table>")
     parts.append(f"<p>Laws tested: {escape(', '.join(report.laws))}.</p>" if report.laws else "")
-    parts += [f"<p>Not tested: {escape(reason)}.</p>" for reason in report.unread]
+    parts += [f"<p>Not judged: {escape(reason)}.</p>" for reason in report.unread]
     return "\n".join(filter(None, parts))
 
 

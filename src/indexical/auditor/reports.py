@@ -12,6 +12,7 @@ from typing import Any
 
 from ..source import Source, Span
 
+RUNS = "runs"  # Not a law: what is said of a callable that could not be run.
 _ORDER = {"proved": 0, "refuted": 1, "suspected": 2}
 
 
@@ -45,7 +46,8 @@ class Finding:
         lines += [f"  {name}: {text}" for name, text in (("witness", self.witness), ("cause", self.cause)) if text]
         if self.mend:
             lines.append(f"  mend: {self.mend}")
-        lines.append(f"  confidence: {self.confidence}")
+        if self.law != RUNS:
+            lines.append(f"  confidence: {self.confidence}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +68,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of an audit: findings, most certain first, and facts that no contract judges."""
+    """The result of an audit: findings, most certain first, and facts that no contract judges.
+
+    `unread` lists what was declared, or is usually judged, and was not, each with its reason. `failure` is set where
+    the callable could not be run, and no law was judged. `parts` has a report for each attention inside a model.
+    """
 
     subject: str
     findings: tuple[Finding, ...] = ()
@@ -77,6 +83,8 @@ class Report:
     seconds: float = 0.0
     prove: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False)
     shows_proofs: bool = False
+    failure: Finding | None = None
+    parts: tuple[Report, ...] = ()
 
     @cached_property
     def proved(self) -> tuple[str, ...]:
@@ -90,18 +98,24 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        """Whether it ran and no law is broken, here or in a part."""
+        return not self.findings and self.failure is None and all(part.ok for part in self.parts)
+
+    @property
+    def verdict(self) -> str:
+        if self.failure is not None:
+            return "does not run"
+        count = len(self.findings)
+        return "no law is broken" if not count else "1 law is broken" if count == 1 else f"{count} laws are broken"
 
     def check(self) -> None:
-        """Raise with the text of the report where a law is broken."""
-        if self.findings:
+        """Raise with the text of the report where a law is broken, or the callable does not run."""
+        if not self.ok:
             raise AuditFailed(self)
 
     def __str__(self) -> str:
-        count = len(self.findings)
-        head = "no law is broken" if not count else "1 law is broken" if count == 1 else f"{count} laws are broken"
-        lines = [f"{self.subject}: {head}"]
-        lines += [f"\n{finding}" for finding in self.findings]
+        lines = [f"{self.subject}: {self.verdict}"]
+        lines += [f"\n{finding}" for finding in (*([self.failure] if self.failure else []), *self.findings)]
         if self.found:
             width = max(map(len, self.found))
             lines += ["", "found:", *(f"  {name:<{width}}  {text}" for name, text in self.found.items())]
@@ -109,7 +123,7 @@ class Report:
             lines += ["", f"laws tested: {', '.join(self.laws)}"]
         if self.shows_proofs and self.proved:
             lines += [f"laws proved: {', '.join(self.proved)}"]
-        lines += [f"not tested: {reason}" for reason in self.unread]
+        lines += [f"not judged: {reason}" for reason in self.unread]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -127,7 +141,9 @@ class Report:
             "found": self.found,
             "laws": list(self.laws),
             "proved": list(self.proved),
-            "not_tested": list(self.unread),
+            "not_judged": list(self.unread),
+            "failure": None if self.failure is None else self.failure.to_json(),
+            "parts": [part.to_json() for part in self.parts],
         }
 
 

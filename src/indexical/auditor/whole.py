@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from .bisecting import bisect, same
-from .calling import Unusable
+from .calling import Unusable, stopped
 from .layout import refusal
 from .reports import Finding, Report, name_of, place_of, ranked
 from .running import Tokens, chained, draw, go, in_double, key_of, known_run, tokens_of
@@ -34,7 +34,7 @@ def audit_model(
         tokens = tokens_of(model, vocabulary)
         with in_double(tokens, double):
             report = _audited(tokens, causal, length, tell or (lambda name: None), started)
-        if not (tokens.double and any(finding.law == "runs" for finding in report.findings)):
+        if not (tokens.double and report.failure is not None):
             break
     return report
 
@@ -69,7 +69,7 @@ def _audited(tokens: Tokens, causal: bool | None, length: int, tell: Tell, start
                     unread.append("padding and cached decoding: both rest on tokens that do not see the future")
                     break
     except Unusable as problem:
-        findings.append(Finding(problem.law, problem.message, "", problem.cause, problem.mend, place_of(model)))
+        return stopped(model, problem, calls=tokens.calls, seconds=time.monotonic() - started)
     seconds = time.monotonic() - started
     words = {"tokens": f"{length} of {tokens.vocabulary}"}
     return Report(name_of(model), ranked(findings), words, tuple(laws), tuple(unread), tokens.calls, seconds)

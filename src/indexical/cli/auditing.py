@@ -23,7 +23,7 @@ _WORDS = ("documents", "rotary", "rows", "kernel", "empty", "attends", "packing"
 
 
 def audit_command(options: Namespace) -> int:
-    """0 where no law is broken, 1 where one is, 2 where the command is at fault."""
+    """0 where no law is broken, 1 where one is, 2 where the command is at fault or the code does not run."""
     target = load_target(options.target)
     if options.model:
         report = _audit_model(target, options)
@@ -32,7 +32,7 @@ def audit_command(options: Namespace) -> int:
         report = audit(target, _example(options, target), _axes(options), contract_of(options), tell=_tell(options))
     text = FORMATS[options.format]([report.with_proofs()])
     write(text if text.endswith("\n") else text + "\n", options.output)
-    return 0 if report.ok else 1
+    return 0 if report.ok else 2 if report.failure is not None else 1
 
 
 def _audit_model(target: Any, options: Namespace) -> Report:
