@@ -1,0 +1,264 @@
+"""The attentions inside a model, each audited as a module: its arguments, axes and contract come from its calls."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from typing import Any
+
+from ..diagnostics import CallError
+from .auditing import audit
+from .contract import read_contract
+from .discovery import Site, find_sites
+from .reports import Report
+
+Tell = Callable[[str], None]
+_KEYS = re.compile(r"key|value|context|encoder|memory|cond|source|kv", re.IGNORECASE)
+_CACHES = re.compile(r"past|cache")
+_SCALES = ("scaling", "scale", "softmax_scale", "attn_scale", "inv_norm_factor")
+_CAPS = ("attn_logit_softcapping", "softcap", "logit_softcapping", "logit_cap", "attn_logit_softcap")
+
+
+@dataclass
+class Call:
+    """A run of the model: how, how many examples it has, which tokens are real, and whether later ones are hidden."""
+
+    run: Callable[[], Any]
+    examples: int
+    real: Any = None  # Over (example, token), where some are padded.
+    causal: bool = False
+
+
+@dataclass
+class Question:
+    """A module, and what is asked of it."""
+
+    site: Site
+    example: dict[str, Any]
+    axes: dict[str, str]
+    contract: dict[str, Any]
+    unread: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> Any:
+        """What equal modules share."""
+        module = self.site.module
+        shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
+        given = tuple((name, str(getattr(value, "shape", value))[:80]) for name, value in self.example.items())
+        return type(module), shapes, given, str(self.contract)
+
+
+def audit_inside(
+    model: Any, calls: list[Call], declared: Mapping[str, Mapping[str, Any]] | None = None, tell: Tell | None = None
+) -> tuple[Report, ...]:
+    """A report for each attention that the calls make; equal modules are audited once, under the name of the first.
+    `declared` has contracts by patterns of module names (`layers.*.attn`); they add to what the calls tell."""
+    sites: dict[str, tuple[Site, Call]] = {}
+    for call in calls:
+        for site in find_sites(model, call.run):
+            sites.setdefault(site.name, (site, call))
+    groups: dict[Any, list[Question | tuple[Site, str]]] = {}
+    for site, call in sites.values():
+        asked = question(site, call)
+        if isinstance(asked, str):
+            groups.setdefault((type(site.module), asked), []).append((site, asked))
+        else:
+            for pattern, contract in (declared or {}).items():
+                if fnmatch(site.name, pattern):
+                    asked.contract.update(contract)
+            groups.setdefault(asked.key, []).append(asked)
+    return tuple(_report(group, tell or (lambda name: None)) for group in groups.values())
+
+
+def _report(group: list[Question | tuple[Site, str]], tell: Tell) -> Report:
+    first = group[0]
+    site, count = (first.site if isinstance(first, Question) else first[0]), len(group)
+    others = f" and {count - 1} like it" if count > 1 else ""
+    subject = f"{site.name or 'the model'} ({type(site.module).__name__}){others}"
+    if not isinstance(first, Question):
+        return Report(subject, unread=(first[1],))
+    tell(subject)
+    try:
+        made = audit(site.module, first.example, first.axes, read_contract(first.contract))
+    except CallError as problem:
+        return Report(subject, unread=(f"the module: {problem.diagnostics[0].message}",))
+    return replace(made, subject=subject, unread=(*made.unread, *first.unread))
+
+
+# ----------------------------------------------------------------------------------------------- what is asked
+
+
+def question(site: Site, call: Call) -> Question | str:
+    """What to ask of a module that attends, or why nothing can be asked."""
+    if site.unnamed:
+        return "the module: its arguments have no names"
+    heads = _heads(site, call.examples)
+    if heads is None:
+        return "the module: it makes several attentions of different shapes"
+    example = {name: None if _CACHES.search(name) else value for name, value in site.given.items()}
+    axes, queries, keys = _sequences(site, example, call)
+    if not axes:
+        return "the module: no argument is `(example, position, feature)`"
+    out = _out_axes(site, axes[queries], example[queries])
+    if out is None:
+        return "the module: what it returns has other axes than what it is given"
+    asked = Question(site, example, {**axes, "out": out}, {"heads": heads})
+    size = {"b": call.examples, "h": heads, "i": site.events[0].weights[-2], "j": site.events[0].weights[-1]}
+    masked = False
+    for name, value in example.items():
+        if "mask" in name and hasattr(value, "dtype") and bool(value.ndim):
+            masked = True
+            layout, kind = _mask_axes(value, size), _polarity(value, call)
+            if layout is None or kind is None:
+                asked.unread.append(f"mask `{name}`: what it keeps is not known")
+            else:
+                asked.axes[name] = layout
+                asked.contract.setdefault("masks", {})[name] = kind
+    cross = keys != queries
+    said = getattr(site.module, "is_causal", None)
+    if not masked and not cross and (said if isinstance(said, bool) else call.causal):
+        asked.contract["causal"] = True
+    if site.events[0].scored > site.events[0].weights[-1]:
+        asked.contract["rows"] = "<=1"
+    asked.contract.update(_declared_by(site.module, example, site.events[0].values[-1]))
+    return asked
+
+
+def _heads(site: Site, examples: int) -> int | None:
+    """How many heads attend: by the shape of the weights, or by how many attentions of one shape there are."""
+    shapes = {event.weights for event in site.events}
+    if len(shapes) != 1:
+        return None
+    (shape,) = shapes
+    lanes = math.prod(shape[:-2]) * len(site.events)
+    return lanes // examples if lanes % examples == 0 else None
+
+
+def _sequences(site: Site, example: Mapping[str, Any], call: Call) -> tuple[dict[str, str], str, str]:
+    """The axes of what queries, and of what keys and values, are made of, and their names."""
+    real = [
+        name
+        for name, value in example.items()
+        if hasattr(value, "dtype") and value.is_floating_point() and value.ndim == 3 and "mask" not in name
+    ]
+    found = {name: axes for name in real if (axes := _rank_three(example[name], call.examples, "i"))}
+    if not found:
+        return {}, "", ""
+    queries = next(iter(found))
+    asks, answers = site.events[0].weights[-2:]
+    keys = queries
+    chosen = {queries: found[queries]}
+    for name, axes in found.items():
+        length = example[name].shape[axes.split().index("i")]
+        if name != queries and _KEYS.search(name) and length == answers:
+            keys = name
+            chosen[name] = axes.replace("i", "j").replace("c", "c" if _wide(example, name, queries) else "f")
+    length = example[queries].shape[found[queries].split().index("i")]
+    return (chosen, queries, keys) if length == asks else ({}, "", "")
+
+
+def _wide(example: Mapping[str, Any], name: str, other: str) -> bool:
+    return bool(example[name].shape[-1] == example[other].shape[-1])
+
+
+def _rank_three(value: Any, examples: int, position: str) -> str:
+    """The axes of an array of sequences: examples first, or positions."""
+    if value.shape[0] == examples:
+        return f"b {position} c"
+    return f"{position} b c" if value.shape[1] == examples else ""
+
+
+def _out_axes(site: Site, axes: str, given: Any) -> str | None:
+    """The axes of the output: those of the queries, perhaps of another width."""
+    returned = site.returned
+    if isinstance(returned, tuple | list):
+        returned = next((value for value in returned if hasattr(value, "dtype")), None)
+    shape = getattr(returned, "shape", ())
+    if len(shape) != 3 or tuple(shape[:2]) != tuple(given.shape[:2]):
+        return None
+    return axes if shape[2] == given.shape[2] else axes.replace("c", "o")
+
+
+def _mask_axes(value: Any, size: Mapping[str, int]) -> str | None:
+    """The axes of a mask, by its sizes; None where they do not tell."""
+    if value.ndim < 2 or value.shape[-1] != size["j"]:
+        return None
+    if value.ndim == 2:
+        return "b j" if value.shape[0] == size["b"] else "i j" if value.shape[0] == size["i"] else None
+    if value.shape[-2] not in (1, size["i"]):
+        return None
+    last = ["1" if value.shape[-2] == 1 and size["i"] != 1 else "i", "j"]
+    if value.ndim == 3:
+        first = {1: "1", size["b"]: "b", size["b"] * size["h"]: "(b h)"}.get(value.shape[0])
+        return None if first is None else " ".join((first, *last))
+    if value.ndim != 4 or value.shape[0] not in (1, size["b"]) or value.shape[1] not in (1, size["h"]):
+        return None
+    letters = ["b" if value.shape[0] == size["b"] else "1", "h" if value.shape[1] == size["h"] > 1 else "1"]
+    return " ".join((*letters, *last))
+
+
+def _polarity(value: Any, call: Call) -> str | None:
+    """What a mask means: told by what it has, for the first token's query, at the first token and at padded ones."""
+    if value.is_floating_point() and bool((value <= 0).all()):
+        return "additive"
+    if call.real is None or call.real.shape != (value.shape[0], value.shape[-1]):
+        return None
+    dropped = value.reshape(value.shape[0], -1, value.shape[-1])[:, 0][~call.real.bool()].unique()
+    kept = value.reshape(value.shape[0], -1)[:, 0].unique()
+    if dropped.numel() != 1 or kept.numel() != 1 or bool(dropped) == bool(kept):
+        return None
+    return "keep" if bool(kept) else "drop"
+
+
+def _declared_by(module: Any, example: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """What a module says of itself: its scale, where it is the usual one, its cap, tables by which it rotates."""
+    made: dict[str, Any] = {}
+    tables = [value for value in example.values() if _is_rotary(value)]
+    if tables:
+        made["rotary"] = "relative"
+    scale = _number(module, _SCALES)
+    if scale is not None and math.isclose(scale, width**-0.5, rel_tol=1e-4) and all(map(_keeps_length, tables)):
+        made["scale"] = "1/sqrt(d)"
+    cap = _number(module, _CAPS)
+    if cap is not None:
+        made["softcap"] = cap
+    return made
+
+
+def _number(module: Any, names: tuple[str, ...]) -> float | None:
+    values = (getattr(module, name, None) for name in names)
+    return next((value for value in values if isinstance(value, float) and value > 0), None)
+
+
+def _turns(value: Any) -> Any:
+    """Cosines and sines as complex numbers of length 1; None for anything else."""
+    import torch
+
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return None
+    if not all(hasattr(x, "ndim") and x.ndim >= 2 and x.is_floating_point() for x in value):
+        return None
+    cos, sin = value
+    return torch.complex(cos.double(), sin.double()) if cos.shape == sin.shape else None
+
+
+def _is_rotary(value: Any) -> bool:
+    """Whether a value is a pair of cosines and sines whose angles grow by as much with every position."""
+    import torch
+
+    turns = _turns(value)
+    if turns is None or turns.shape[-2] < 3:
+        return False
+    step = turns[..., 1:, :] * turns[..., :-1, :].conj()
+    return bool(torch.allclose(step, step[..., :1, :], atol=1e-4)) and bool((step.imag.abs() > 1e-6).any())
+
+
+def _keeps_length(value: Any) -> bool:
+    """Whether a rotation is one: some tables are multiplied by a number, which belongs to the scale."""
+    import torch
+
+    lengths = _turns(value).abs()
+    return bool(torch.allclose(lengths, torch.ones_like(lengths), atol=1e-4))
