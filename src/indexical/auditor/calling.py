@@ -13,6 +13,7 @@ import numpy as np
 
 from ..lift.arguments import is_of_jax
 from ..lift.flex import flex_by_definition
+from .keeping import kept
 from .layout import refusal
 from .reports import RUNS, Finding, Report, name_of, place_of
 
@@ -204,18 +205,11 @@ def _is_patched(module: Any) -> bool:
 def borrow(module: Any, double: bool) -> Callable[[], None]:
     """Put a module into evaluation mode, with copies of its numbers, in double precision if wanted; return what makes
     it again what it was."""
-    training = {part: part.training for part in module.modules()}
-    kept = [(each, each.data) for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()]
+    restore = kept(module)
     module.eval()
-    for each, value in kept:
-        each.data = value.double() if double else value.clone()
-
-    def restore() -> None:
-        for each, value in kept:
-            each.data = value
-        for part, was in training.items():
-            part.training = was
-
+    for each in (*module.parameters(), *module.buffers()):
+        if each.is_floating_point():
+            each.data = each.data.double() if double else each.data.clone()
     return restore
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from .calling import Unusable, _reported, borrow
+from .inputs import inputs_of as inputs_of
 
 _LARGE = 30_000_000  # Parameters, beyond which a model stays in the precision it has.
 
