@@ -78,13 +78,12 @@ def judge(inquiry: Inquiry) -> None:
 def _draws(inquiry: Inquiry) -> list[Draw]:
     """Weights for several queries and keys, with and without masks."""
     plain = inquiry.settings.plain()
-    draws = []
     varied = bool(plain.keeps) or inquiry.contract.documents is not None
-    count = 2 if inquiry.each else 3
-    for turn in range(count + (3 if varied else 0)):
-        q, k, _ = inquiry.inputs()
-        setting = plain if turn < count else inquiry.settings.draw(inquiry.rng)
-        draws.append(inquiry.observe(q, k, setting))
+    draws = [inquiry.observe(*inquiry.inputs()[:2], plain) for _ in range(2 if inquiry.each else 3)]
+    inquiry.settings.heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
+    for _ in range(3 if varied else 0):
+        setting = inquiry.settings.draw(inquiry.rng)
+        draws.append(inquiry.observe(*inquiry.inputs()[:2], setting))
     return draws
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from functools import partial
 from typing import Any
 
 from ..diagnostics import CallError
 from .auditing import audit
+from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
+from .inputs import inputs_of
 from .reports import Report
 
 Tell = Callable[[str], None]
 _KEYS = re.compile(r"key|value|context|encoder|memory|cond|source|kv", re.IGNORECASE)
 _CACHES = re.compile(r"past|cache")
+_PLACES = re.compile(r"layer|idx|index|name|^_|training")
 _SCALES = ("scaling", "scale", "softmax_scale", "attn_scale", "inv_norm_factor")
 _CAPS = ("attn_logit_softcapping", "softcap", "logit_softcapping", "logit_cap", "attn_logit_softcap")
 
@@ -30,6 +35,9 @@ class Call:
     examples: int
     real: Any = None  # Over (example, token), where some are padded.
     causal: bool = False
+
+
+PADDED = "the module: how it is told which tokens are padded is not known"
 
 
 @dataclass
@@ -47,8 +55,42 @@ class Question:
         """What equal modules share."""
         module = self.site.module
         shapes = tuple((name, tuple(p.shape)) for name, p in module.named_parameters())
-        given = tuple((name, str(getattr(value, "shape", value))[:80]) for name, value in self.example.items())
-        return type(module), shapes, given, str(self.contract)
+        given = tuple((name, tuple(value.shape)) for name, value in self.example.items() if hasattr(value, "shape"))
+        said = tuple((type(part), _plain_attributes(part)) for part in module.modules())
+        return shapes, given, said, str(self.contract)
+
+
+def _plain_attributes(module: Any) -> str:
+    """What a module is set to, beside its number among its like; a function that was put into it is one of a kind."""
+    kept = {}
+    for name, value in vars(module).items():
+        if callable(value) and not isinstance(value, type) and name == "forward":
+            kept[name] = id(value)
+        elif not _PLACES.search(name) and isinstance(value, str | int | float | bool | tuple | None):
+            kept[name] = value
+    return str(sorted(kept.items(), key=str))
+
+
+def calls_of(model: Any, causal: bool, length: int = 7, vocabulary: int | None = None) -> list[Call]:
+    """Runs of a model that show what its attentions are called with: one with padding where it takes a mask, and one
+    without. `causal` says whether later tokens are to be hidden."""
+    import torch
+
+    _, inputs = inputs_of(model, length=length, vocabulary=vocabulary)
+    takes = inspect.signature(model.forward).parameters
+    if "use_cache" in takes:
+        inputs["use_cache"] = False
+    first = next(value for value in inputs.values() if hasattr(value, "shape"))
+
+    def call(inputs: dict[str, Any], real: Any = None) -> Call:
+        return Call(partial(model, **inputs), first.shape[0], real, causal)
+
+    calls = [call(inputs)]
+    if "attention_mask" in takes and first.ndim == 2 and first.shape[1] > 3:
+        real = torch.ones(first.shape, dtype=torch.long)
+        real[1:, -2:] = 0
+        calls.insert(0, call({**inputs, "attention_mask": real}, real))
+    return calls
 
 
 def audit_inside(
@@ -56,30 +98,42 @@ def audit_inside(
 ) -> tuple[Report, ...]:
     """A report for each attention that the calls make; equal modules are audited once, under the name of the first.
     `declared` has contracts by patterns of module names (`layers.*.attn`); they add to what the calls tell."""
-    sites: dict[str, tuple[Site, Call]] = {}
-    for call in calls:
-        for site in find_sites(model, call.run):
-            sites.setdefault(site.name, (site, call))
-    groups: dict[Any, list[Question | tuple[Site, str]]] = {}
-    for site, call in sites.values():
-        asked = question(site, call)
+    found = _questions(model, calls)
+    groups: dict[Any, list[tuple[Site, Question | str]]] = {}
+    for site, asked in found:
         if isinstance(asked, str):
             groups.setdefault((type(site.module), asked), []).append((site, asked))
-        else:
-            for pattern, contract in (declared or {}).items():
-                if fnmatch(site.name, pattern):
-                    asked.contract.update(contract)
-            groups.setdefault(asked.key, []).append(asked)
+            continue
+        for pattern, contract in (declared or {}).items():
+            if fnmatch(site.name, pattern):
+                asked.contract.update(contract)
+        groups.setdefault(asked.key, []).append((site, asked))
     return tuple(_report(group, tell or (lambda name: None)) for group in groups.values())
 
 
-def _report(group: list[Question | tuple[Site, str]], tell: Tell) -> Report:
-    first = group[0]
-    site, count = (first.site if isinstance(first, Question) else first[0]), len(group)
+def _questions(model: Any, calls: list[Call]) -> list[tuple[Site, Question | str]]:
+    """The modules that attend, each with what is asked of it by the first call that tells enough."""
+    import torch
+
+    asked: dict[str, tuple[Site, Question | str]] = {}
+    restore = borrow(model, double=False)
+    try:
+        with torch.no_grad():
+            for call in calls:
+                for site in find_sites(model, call.run):
+                    if site.name not in asked or isinstance(asked[site.name][1], str):
+                        asked[site.name] = site, question(site, call)
+    finally:
+        restore()
+    return list(asked.values())
+
+
+def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
+    (site, first), count = group[0], len(group)
     others = f" and {count - 1} like it" if count > 1 else ""
     subject = f"{site.name or 'the model'} ({type(site.module).__name__}){others}"
-    if not isinstance(first, Question):
-        return Report(subject, unread=(first[1],))
+    if isinstance(first, str):
+        return Report(subject, unread=(first,))
     tell(subject)
     try:
         made = audit(site.module, first.example, first.axes, read_contract(first.contract))
@@ -109,17 +163,21 @@ def question(site: Site, call: Call) -> Question | str:
     size = {"b": call.examples, "h": heads, "i": site.events[0].weights[-2], "j": site.events[0].weights[-1]}
     masked = False
     for name, value in example.items():
-        if "mask" in name and hasattr(value, "dtype") and bool(value.ndim):
-            masked = True
+        if name not in axes and hasattr(value, "dtype") and value.ndim:
             layout, kind = _mask_axes(value, size), _polarity(value, call)
-            if layout is None or kind is None:
-                asked.unread.append(f"mask `{name}`: what it keeps is not known")
-            else:
+            if layout is not None and kind is not None:
                 asked.axes[name] = layout
                 asked.contract.setdefault("masks", {})[name] = kind
+            masked |= "masks" in asked.contract or "mask" in name
+            if kind is None and "mask" in name:
+                asked.unread.append(f"mask `{name}`: what it keeps is not known")
+    if call.real is not None and "masks" not in asked.contract:
+        return PADDED
     cross = keys != queries
     said = getattr(site.module, "is_causal", None)
-    if not masked and not cross and (said if isinstance(said, bool) else call.causal):
+    pairs = any({"i", "j"} <= set(asked.axes[name].split()) for name in asked.contract.get("masks", ()))
+    unknown = masked and "masks" not in asked.contract
+    if not pairs and not unknown and not cross and (said if isinstance(said, bool) else call.causal):
         asked.contract["causal"] = True
     if site.events[0].scored > site.events[0].weights[-1]:
         asked.contract["rows"] = "<=1"
@@ -202,8 +260,11 @@ def _mask_axes(value: Any, size: Mapping[str, int]) -> str | None:
 
 def _polarity(value: Any, call: Call) -> str | None:
     """What a mask means: told by what it has, for the first token's query, at the first token and at padded ones."""
-    if value.is_floating_point() and bool((value <= 0).all()):
-        return "additive"
+    values = value.unique()
+    if value.is_floating_point() and bool((values <= 0).all()):
+        return "additive" if bool(((values == 0) | (values < -1e3)).all()) else None
+    if not bool(((values == 0) | (values == 1)).all()):
+        return None
     if call.real is None or call.real.shape != (value.shape[0], value.shape[-1]):
         return None
     dropped = value.reshape(value.shape[0], -1, value.shape[-1])[:, 0][~call.real.bool()].unique()

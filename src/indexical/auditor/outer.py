@@ -100,17 +100,19 @@ def outer_laws(inquiry: Inquiry) -> list[Broken]:
     assert isinstance(access, Outer)
     inquiry.tested("reach")
     inquiry.tested("independence of batch")
-    settings = [inquiry.settings.plain()]
-    if settings[0].keeps or inquiry.contract.documents:
-        settings += [inquiry.settings.draw(inquiry.rng) for _ in range(2)]
+    plain = inquiry.settings.plain()
     arrays = _drawn(access)
     lanes, length = arrays[access.ports["k"].name].shape[:2]
     places = [(lane, position) for lane in _some(lanes, 4) for position in _some(length, 24)]
     found: list[Broken] = []
-    patterns = [(setting, _heard(inquiry, arrays, setting, places, found)) for setting in settings]
+    patterns = [(plain, _heard(inquiry, arrays, plain, places, found))]
     moves = patterns[0][1].any(0)
     left_out = sorted(set(range(length)) - {position for _, position in places})
-    moves[:, left_out] = inquiry.settings.declared(settings[0]).any(0)[:, left_out]
+    moves[:, left_out] = inquiry.settings.declared(plain).any(0)[:, left_out]
+    inquiry.settings.heard = np.broadcast_to(moves, (access.count["out"], *moves.shape))
+    if plain.keeps or inquiry.contract.documents:
+        drawn = [inquiry.settings.draw(inquiry.rng) for _ in range(2)]
+        patterns += [(setting, _heard(inquiry, arrays, setting, places, found)) for setting in drawn]
     _gaps(inquiry, moves, found)
     if found and not left_out and lanes <= 4:
         named = mask_mistake(inquiry.settings, patterns, itself=not _is_cross(access))

@@ -52,6 +52,7 @@ class Settings:
         self.example = dict(example)
         inputs = {port.name for role, port in access.ports.items() if role != "out"}
         self.others = {name: value for name, value in self.example.items() if name not in inputs}
+        self.heard: Relation | None = None  # What is heard where nothing is masked, where that was seen.
         self.offset = access.J - access.I if contract.causal == "bottom-right" or contract.causal is None else 0
 
     # ----------------------------------------------------------------- drawing
@@ -61,7 +62,7 @@ class Settings:
         return self._setting(lambda name, shape: np.ones(shape, bool), lambda count: np.zeros(count, int), None)
 
     def draw(self, rng: Any) -> Setting:
-        """Masks and documents at random, under which every query hears some key."""
+        """Masks and documents at random, under which every query hears some key of those that it hears without."""
         for chance in (0.5, 0.4, 0.3, 0.2, 0.1):
             for _ in range(8):
                 setting = self._setting(
@@ -69,7 +70,8 @@ class Settings:
                     lambda count: np.sort(rng.integers(0, max(2, count // 2), count)),
                     rng,
                 )
-                if self.declared(setting).any(2).all():
+                allowed = self.declared(setting)
+                if (allowed if self.heard is None else allowed & self.heard).any(2).all():
                     return setting
         return self.plain()
 
