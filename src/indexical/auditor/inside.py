@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -149,18 +149,19 @@ def question(site: Site, call: Call) -> Question | str:
     """What to ask of a module that attends, or why nothing can be asked."""
     if site.unnamed:
         return "the module: its arguments have no names"
-    heads = _heads(site, call.examples)
-    if heads is None:
-        return "the module: it makes several attentions of different shapes"
     example = {name: None if _CACHES.search(name) else value for name, value in site.given.items()}
-    axes, queries, keys = _sequences(site, example, call)
-    if not axes:
-        return "the module: no argument is `(example, position, feature)`"
+    for examples in _batches(example, call):
+        heads = _heads(site, examples)
+        axes, queries, keys = _sequences(site, example, examples)
+        if axes and heads is not None:
+            break
+    else:
+        return "the module: which of its arguments are `(example, position, feature)`, and its heads, is not known"
     out = _out_axes(site, axes[queries], example[queries])
     if out is None:
         return "the module: what it returns has other axes than what it is given"
     asked = Question(site, example, {**axes, "out": out}, {"heads": heads})
-    size = {"b": call.examples, "h": heads, "i": site.events[0].weights[-2], "j": site.events[0].weights[-1]}
+    size = {"b": examples, "h": heads, "i": site.events[0].weights[-2], "j": site.events[0].weights[-1]}
     masked = False
     for name, value in example.items():
         if name not in axes and hasattr(value, "dtype") and value.ndim:
@@ -185,6 +186,13 @@ def question(site: Site, call: Call) -> Question | str:
     return asked
 
 
+def _batches(example: Mapping[str, Any], call: Call) -> Iterator[int]:
+    """How many examples there may be: as many as the model is given, or the second axis of a sequence."""
+    yield call.examples
+    second = (value.shape[1] for value in example.values() if hasattr(value, "ndim") and value.ndim == 3)
+    yield from dict.fromkeys(size for size in second if size != call.examples)
+
+
 def _heads(site: Site, examples: int) -> int | None:
     """How many heads attend: by the shape of the weights, or by how many attentions of one shape there are."""
     shapes = {event.weights for event in site.events}
@@ -195,14 +203,14 @@ def _heads(site: Site, examples: int) -> int | None:
     return lanes // examples if lanes % examples == 0 else None
 
 
-def _sequences(site: Site, example: Mapping[str, Any], call: Call) -> tuple[dict[str, str], str, str]:
+def _sequences(site: Site, example: Mapping[str, Any], examples: int) -> tuple[dict[str, str], str, str]:
     """The axes of what queries, and of what keys and values, are made of, and their names."""
     real = [
         name
         for name, value in example.items()
         if hasattr(value, "dtype") and value.is_floating_point() and value.ndim == 3 and "mask" not in name
     ]
-    found = {name: axes for name in real if (axes := _rank_three(example[name], call.examples, "i"))}
+    found = {name: axes for name in real if (axes := _rank_three(example[name], examples, "i"))}
     if not found:
         return {}, "", ""
     queries = next(iter(found))
