@@ -15,6 +15,7 @@ from .contract import Contract
 from .inquiry import Inquiry
 from .layout import Layout, infer_sizes, parse_axes, refusal
 from .numerics import tell_accuracy, tell_limits
+from .places import owned
 from .projected import judge_projected
 from .proofs import found_inside, proved, proved_laws
 from .reports import Report, name_of, ranked
@@ -50,9 +51,9 @@ def audit(
         raise refusal(f"`axes` names `{strange[0]}`, which the example does not have", f"it has {', '.join(given)}")
     foreign = Foreign(target, given)
     try:
-        return _audited(foreign, layouts, agreed, tell or (lambda name: None), started)
+        return owned(_audited(foreign, layouts, agreed, tell or (lambda name: None), started), target)
     except Unusable as problem:
-        return stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started)
+        return owned(stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started), target)
     finally:
         foreign.restore()
 

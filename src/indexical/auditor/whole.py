@@ -10,6 +10,8 @@ from typing import Any
 from .bisecting import bisect, same
 from .calling import Unusable, stopped
 from .layout import refusal
+from .places import owned
+from .promises import Contracts, with_unmatched
 from .reports import Finding, Report, name_of, place_of, ranked
 from .running import Tokens, chained, draw, go, in_double, key_of, known_run, tokens_of
 from .trials import Trial, trials
@@ -18,9 +20,18 @@ Tell = Callable[[str], None]
 
 
 def audit_model(
-    model: Any, *, causal: bool | None = None, length: int = 7, tell: Tell | None = None, vocabulary: int | None = None
+    model: Any,
+    *,
+    causal: bool | None = None,
+    length: int = 7,
+    tell: Tell | None = None,
+    vocabulary: int | None = None,
+    contracts: Contracts | None = None,
 ) -> Report:
-    """Test the laws of a model from tokens to logits, and find the module that breaks one first."""
+    """Test the laws of a model from tokens to logits, and find the module that breaks one first.
+
+    `contracts` declares what the attentions inside are, by a pattern of their module's name.
+    """
     import torch
 
     started = time.monotonic()
@@ -36,7 +47,7 @@ def audit_model(
             report = _audited(tokens, causal, length, tell or (lambda name: None), started)
         if not (tokens.double and report.failure is not None):
             break
-    return report
+    return owned(with_unmatched(report, contracts or {}), model)
 
 
 def _audited(tokens: Tokens, causal: bool | None, length: int, tell: Tell, started: float) -> Report:
@@ -125,4 +136,4 @@ def _judge(tokens: Tokens, trial: Trial) -> Finding | None:
 def _broken(tokens: Tokens, trial: Trial, witness: str, name: str, module: Any) -> Finding:
     where = f"first broken in `{name}` ({type(module).__name__})" if module is not None else "in the model itself"
     place = place_of(module or tokens.model)
-    return Finding(trial.law, trial.message, witness, f"{where}: {trial.cause}", trial.mend, place)
+    return Finding(trial.law, trial.message, witness, f"{where}: {trial.cause}", trial.mend, place, module=name)

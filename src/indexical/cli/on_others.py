@@ -33,21 +33,31 @@ ON_OTHERS = (
         "auditing:audit_command",
         "the laws of attention on code written elsewhere: what is broken, by which inputs, why",
         (
-            "Test the laws of attention on a function or a module, or with --model those of a whole model. What "
-            "the contract does not declare is reported as it is found, and not judged."
+            "Test the laws of attention on a whole model and every attention inside it; or with --example and --axes "
+            "on one function or module. What no contract declares is reported as it is found, and not judged. Without "
+            "a target, all are audited that [tool.indexical.audit] of pyproject.toml, or ix-audit.toml, declares."
         ),
         (
-            "Exits 1 where a law is broken. example: ix audit package.module:Module --example inputs.npz --axes "
-            "'x=b i c, out=b i c' --causal --heads 8"
+            "Exits 0 where all was judged and no law is broken, 1 where one is, 2 where the code does not run or the "
+            "command is at fault. examples: ix audit model.py:build; ix audit package.module:Module --example "
+            "inputs.npz --axes 'x=b i c, out=b i c' --causal --heads 8"
         ),
         (
-            given("target MODULE:NAME", "package.module:name or file.py:name; a class is built"),
-            given("--example FILE", "a .npz file, or module:function that gives arrays by name"),
-            given("--axes AXES", "like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e'"),
+            given(
+                "targets MODULE:NAME",
+                "package.module:name or file.py:name: a model, a module, a class of them or a function that builds one",
+                nargs="*",
+            ),
+            given("--example FILE", "of one attention: a .npz file, or module:function that gives arrays by name"),
+            given("--axes AXES", "of one attention: like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e'"),
             LIBRARY,
-            flag("--model", "a whole model, from tokens to logits"),
-            flag("--bidirectional", "with --model: every token may hear every other"),
-            given("--length N", "with --model: tokens (default: 7)", default=7, type=int),
+            flag("--model", "a whole model, from tokens to logits: the default without --example and --axes"),
+            flag("--bidirectional", "of a model: every token may hear every other"),
+            given("--length N", "of a model: tokens (default: 7)", type=int),
+            flag("--init", "write ix-audit.toml, which declares what was found"),
+            flag("--strict", "exit 1 also where something that is declared was not judged"),
+            given("--baseline FILE", "accept the findings that it knows; new ones fail"),
+            given("--write-baseline FILE", "write all findings of this run to it, and accept them"),
             given("--contract FILE.toml", "a contract; the options below add to it"),
             given(
                 "--causal",
@@ -79,7 +89,7 @@ ON_OTHERS = (
                 "--format",
                 "of the report (default: text)",
                 default="text",
-                choices=("text", "json", "sarif", "junit", "html"),
+                choices=("text", "json", "sarif", "github", "junit", "html"),
             ),
         ),
     ),

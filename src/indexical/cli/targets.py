@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,22 +33,80 @@ def _module(place: str) -> Any:
             path = Path(place)
             if not path.is_file():
                 raise Usage(f"{place} cannot be read: there is no such file{beside(place)}")
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            assert spec is not None
-            assert spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module
-            sys.path.insert(0, str(path.resolve().parent))
-            spec.loader.exec_module(module)
-            return module
+            return _file(path.resolve())
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(place)
     except Usage:
         raise
     except Exception as problem:  # Foreign code may raise anything while it is imported.
-        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        raise Usage(f"{place} cannot be imported: {words}") from None
+        raise Usage(f"{place} cannot be imported: {_first_line(problem)}") from None
+
+
+_ROOTS: list[Path] = []  # The folders that files were imported from, the last one last.
+
+
+def _file(path: Path) -> Any:
+    """The module of a file: of its package, where it lies in one, so that it may import what lies beside it. Files of
+    the same name in two folders are two modules, and each imports what lies in its own."""
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    name = ".".join((*path.parent.relative_to(root).parts, path.stem)).removesuffix(".__init__")
+    _set_apart(root)
+    if root != path.parent:
+        _forget(name.partition(".")[0], root)
+        return importlib.import_module(name)
+    for key in (name, f"{name}_of_{root.name}_{len(_ROOTS)}"):
+        taken = sys.modules.get(key)
+        if taken is None or getattr(taken, "__file__", None) == str(path):
+            name = key
+            break
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _set_apart(root: Path) -> None:
+    """Let modules be imported from a folder, and forget those of the folders before it that are imported by the same
+    names."""
+    for before in _ROOTS:
+        if before != root and str(before) in sys.path:
+            sys.path.remove(str(before))
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        found = Path(file) if isinstance(file, str) else None
+        if found is not None and any(before != root and _is_beside(found, before) for before in _ROOTS):
+            first = name.partition(".")[0]
+            if (root / f"{first}.py").is_file() or (root / first / "__init__.py").is_file():
+                del sys.modules[name]
+    if root not in _ROOTS:
+        _ROOTS.append(root)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    importlib.invalidate_caches()
+
+
+def _forget(package: str, root: Path) -> None:
+    """Forget a package that was imported from elsewhere, such as another version of it that is installed."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if file is None or not Path(file).is_relative_to(root / package):
+        for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+            del sys.modules[name]
+
+
+def _is_beside(file: Path, folder: Path) -> bool:
+    """Whether a module was imported from a folder, and not from an environment of Python below it."""
+    return file.is_relative_to(folder) and not {"site-packages", "dist-packages"} & set(file.parts)
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = f"{type(problem).__name__}: {problem}".splitlines()
+    return lines[0]
 
 
 def arrays_for(target: Any, arrays: dict[str, Any], library: str | None) -> dict[str, Any]:
@@ -75,13 +134,29 @@ def built(target: Any) -> Any:
     return called(target) if isinstance(target, type) else target
 
 
-def called(target: Any) -> Any:
-    """The object that a class or a function without arguments makes; anything else as it is."""
+def called(target: Any, *arguments: Any) -> Any:
+    """The object that a class or a function makes of these arguments; anything else as it is."""
     if not isinstance(target, type) and (hasattr(target, "eval") or not callable(target)):
         return target
+    name = getattr(target, "__qualname__", "it")
+    missing = _missing(target, len(arguments))
+    if missing:
+        raise Usage(
+            f"`{name}` takes {', '.join(missing)}: for a model, name a function that builds it without arguments; for "
+            "one attention, give --example and --axes"
+        )
     try:
-        return target()
+        return target(*arguments)
     except Exception as problem:  # Foreign code may raise anything while it is built.
-        words = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        name = getattr(target, "__qualname__", "it")
-        raise Usage(f"`{name}()` raises {words}; name a function that builds it without arguments") from None
+        call = f"`{name}({', '.join(map(repr, arguments))})`"
+        raise Usage(f"{call} raises {_first_line(problem)}; name a function that builds it without arguments") from None
+
+
+def _missing(target: Any, given: int) -> list[str]:
+    """The arguments that a callable needs, beyond so many."""
+    try:
+        parameters = list(inspect.signature(target).parameters.values())[given:]
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [item.name for item in parameters if item.kind in kinds and item.default is inspect.Parameter.empty]

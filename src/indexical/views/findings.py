@@ -29,8 +29,9 @@ def to_sarif(found: Sequence[Diagnostic]) -> str:
     return sarif_log("ix check", [_rule(code) for code in codes], [_result(diagnostic) for diagnostic in found])
 
 
-def sarif_log(tool: str, rules: list[dict[str, Any]], results: list[dict[str, Any]]) -> str:
-    run = {"tool": {"driver": {"name": tool, "rules": rules}}, "columnKind": "unicodeCodePoints", "results": results}
+def sarif_log(tool: str, rules: list[dict[str, Any]], results: list[dict[str, Any]], **rest: Any) -> str:
+    driver = {"driver": {"name": tool, "rules": rules}}
+    run = {"tool": driver, "columnKind": "unicodeCodePoints", "results": results, **rest}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"version": "2.1.0", "$schema": schema, "runs": [run]}, indent=2)
 
@@ -98,15 +99,22 @@ def to_github(found: Sequence[Diagnostic]) -> str:
 
 def _command(diagnostic: Diagnostic) -> str:
     level = "notice" if diagnostic.severity == "note" else diagnostic.severity
-    words = {"title": f"{diagnostic.code}: {CODES[diagnostic.code].title}"}
-    if diagnostic.labels:
-        place = place_of(diagnostic.labels[0].span)
-        words = {"file": place["file"], "line": place["line"], "endLine": place["end_line"], **words}
+    title = f"{diagnostic.code}: {CODES[diagnostic.code].title}"
+    parts = [diagnostic.message, *diagnostic.notes, *([diagnostic.help] if diagnostic.help else [])]
+    return github_command(level, title, parts, diagnostic.labels[0].span if diagnostic.labels else None)
+
+
+def github_command(level: str, title: str, lines: Sequence[str], span: Span | None) -> str:
+    """One remark: `error`, `warning` or `notice`, at a place where it has one."""
+    words: dict[str, Any] = {"title": title}
+    if span is not None:
+        place = place_of(span)
+        file = str(place["file"]).replace("\\", "/")
+        words = {"file": file, "line": place["line"], "endLine": place["end_line"], **words}
         if place["line"] == place["end_line"]:
             words.update(col=place["column"], endColumn=place["end_column"])
-    parts = [diagnostic.message, *diagnostic.notes, *([diagnostic.help] if diagnostic.help else [])]
     shown = ",".join(f"{name}={_escaped(str(value), ':,')}" for name, value in words.items())
-    return f"::{level} {shown}::{_escaped(chr(10).join(parts))}"
+    return f"::{level} {shown}::{_escaped(chr(10).join(lines))}"
 
 
 def _escaped(text: str, more: str = "") -> str:
