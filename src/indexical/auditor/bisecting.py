@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-Run = Callable[[Callable[[], None]], Any]  # A run; it calls what it is given when its last forward pass begins.
+from .running import Run, Side, difference, is_small, nudged
+
 Part = Callable[[Any], Any]
 
 
@@ -19,88 +20,158 @@ class Call:
     module: Any
     given: list[Any]
     returned: list[Any] = field(default_factory=list)
+    attends: bool = False  # Each of the queries was weighed against all keys in it.
+
+
+@dataclass
+class Blame:
+    """The module in which two runs first differ; none where the model itself does what differs."""
+
+    name: str = ""
+    module: Any = None
+    attends: bool = False
+    mixes: bool = False  # A module before it moved later positions, and no earlier one: it was causal so far.
 
 
 def bisect(
-    model: Any,
-    runs: tuple[Run, Run],
-    parts: tuple[Part, Part],
-    tolerance: float,
-    without: Callable[[Any], bool] | None = None,
-) -> tuple[str, Any]:
+    side: Side, runs: tuple[Run, Run], parts: tuple[Part, Part], without: Callable[[Any], bool] | None = None
+) -> Blame:
     """The module whose inputs are the same in the parts that count, and whose output is not: the first, innermost.
     Modules that it is to do `without` may differ, and so may what they return wherever it is handed on."""
-    found = []
-    for run in runs:
-        calls: list[Call] = []
-        with _recorded(model, calls) as start:
-            run(start)
-        found.append(calls if without is None else _without(calls, without))
-    first, second = found
-    if [call.name for call in first] != [call.name for call in second]:
-        return "", None
-    for one, two in zip(first, second, strict=True):
-        if not one.name or not _agree(one.given, two.given, parts, tolerance):
+    first, second = (_calls(side, run) for run in runs)
+    rough = _calls(side, runs[0], rounded=True) if is_small(side.model) else first
+    if without is not None:
+        first, second, rough = (_without(calls, without) for calls in (first, second, rough))
+    mixes = False
+    for key, one in first.items():
+        two, nearly = second.get(key), rough.get(key)
+        if two is None or nearly is None or not one.name:
             continue
-        if not _agree(one.returned, two.returned, parts, tolerance):
-            return one.name, one.module
-    return "", None
+        if _agree(one.given, two.given, nearly.given, parts) and not _agree(
+            one.returned, two.returned, nearly.returned, parts
+        ):
+            inside = (call for call in first.values() if f"{call.name}.".startswith(f"{one.name}."))
+            return Blame(one.name, one.module, any(call.attends for call in inside), mixes)
+        mixes |= _moves_later(one, two)
+    return Blame(attends=any(call.attends for call in first.values()), mixes=mixes)
 
 
-def _without(calls: list[Call], left_out: Callable[[Any], bool]) -> list[Call]:
-    free = [array for call in calls if left_out(call.module) for array in call.returned]
-    kept = [call for call in calls if not left_out(call.module)]
-    for call in kept:
+def _moves_later(one: Call, two: Call) -> bool:
+    """Whether a change of some positions moved others, and only later ones."""
+    given, returned = (_moved(*pair) for pair in ((one.given, two.given), (one.returned, two.returned)))
+    return bool(given and returned - given and min(returned) >= min(given))
+
+
+def _moved(first: list[Any], second: list[Any]) -> set[int]:
+    """The positions at which arrays differ clearly."""
+    found: set[int] = set()
+    for one, two in zip(first, second, strict=False):
+        if one.shape == two.shape:
+            change = difference(one, two).flatten(2).amax(-1).amax(0)
+            found |= set((change > 1e-4 * float(one.abs().max())).nonzero().flatten().tolist())
+    return found
+
+
+def _calls(side: Side, run: Run, rounded: bool = False) -> dict[tuple[str, int], Call]:
+    """The calls of one run, by the module's name and how often it was called before, in the order in which they end."""
+    calls: list[Call] = []
+    with ExitStack() as stack:
+        if rounded:
+            stack.enter_context(nudged(side.model))
+        start = stack.enter_context(_recorded(side, run, calls))
+        side.go(run, start)
+    found: dict[tuple[str, int], Call] = {}
+    times: dict[str, int] = {}
+    for call in calls:
+        times[call.name] = times.get(call.name, 0) + 1
+        found[call.name, times[call.name]] = call
+    return found
+
+
+def _without(calls: dict[Any, Call], left_out: Callable[[Any], bool]) -> dict[Any, Call]:
+    free = [array for call in calls.values() if left_out(call.module) for array in call.returned]
+    kept = {key: call for key, call in calls.items() if not left_out(call.module)}
+    for call in kept.values():
         call.given = [x for x in call.given if not any(x.shape == y.shape and bool((x == y).all()) for y in free)]
     return kept
 
 
-def same(first: Any, second: Any, tolerance: float) -> bool:
-    if first.shape != second.shape:
-        return False
-    scale = max(1.0, float(first.abs().max()))
-    return float((first.double() - second.double()).abs().max()) <= tolerance * scale
+def _agree(first: list[Any], second: list[Any], rough: list[Any], parts: tuple[Part, Part]) -> bool:
+    """Whether arrays are the same in the parts that count, but for what rounding may change."""
+    import torch
 
-
-def _agree(first: list[Any], second: list[Any], parts: tuple[Part, Part], tolerance: float) -> bool:
-    for one, two in zip(first, second, strict=False):
+    for one, two, nearly in zip(first, second, rough, strict=False):
         left, right = parts[0](one), parts[1](two)
-        if left.shape == right.shape and left.numel() and not same(left, right, tolerance):
+        if left.shape != right.shape or not left.numel():
+            continue
+        noise = difference(left, parts[0](nearly)) if nearly.shape == one.shape else torch.zeros(1)
+        least = 16 * torch.finfo(left.dtype).eps * float(torch.nan_to_num(left).abs().max())
+        if float(difference(left, right).max()) > max(least, 32 * float(noise.max())):
             return False
     return True
 
 
 @contextmanager
-def _recorded(model: Any, calls: list[Call]) -> Iterator[Callable[[], None]]:
+def _recorded(side: Side, run: Run, calls: list[Call]) -> Iterator[Callable[[], None]]:
     """The calls of all modules, in the order in which they end; what it gives forgets those made so far."""
+    from torch.overrides import TorchFunctionMode
+
     handles = []
     running: list[Call] = []
+    rows, length = run.ids.shape[:2]
+    keys = length + (0 if run.past is None else run.past.shape[1])
+
+    def arrays(values: Any) -> list[Any]:
+        """Copies of activations: (example, position, …)."""
+        laid = [_laid(value, rows, length) for value in values]
+        return [value.detach().clone() for value in laid if value is not None]
 
     def before(name: str) -> Callable[..., None]:
         def hook(module: Any, arguments: Any, named: Any) -> None:
-            running.append(Call(name, module, _arrays([*arguments, *named.values()])))
+            running.append(Call(name, module, arrays([*arguments, *named.values()])))
 
         return hook
 
     def after(module: Any, arguments: Any, named: Any, returned: Any) -> None:
         call = running.pop()
-        call.returned = _arrays(returned if isinstance(returned, tuple | list) else [returned])
+        call.returned = arrays(returned if isinstance(returned, tuple | list) else [returned])
         calls.append(call)
 
-    for name, module in model.named_modules():
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+            if running and attends(getattr(function, "__name__", ""), given, length, keys):
+                running[-1].attends = True
+            return function(*given, **(named or {}))
+
+    for name, module in side.model.named_modules():
         handles.append(module.register_forward_pre_hook(before(name), with_kwargs=True))
         handles.append(module.register_forward_hook(after, with_kwargs=True))
     try:
-        yield calls.clear
+        with Mode():
+            yield calls.clear
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _arrays(values: Any) -> list[Any]:
-    """Copies of activations: (example, position, feature)."""
-    found = []
-    for value in values:
-        if hasattr(value, "is_floating_point") and value.is_floating_point() and value.ndim == 3:
-            found.append(value.detach().clone())
-    return found
+def attends(name: str, given: Any, queries: int, keys: int) -> bool:
+    """Whether a call of a function of PyTorch weighs each of the keys for each of the queries."""
+    if not given or not hasattr(given[0], "shape"):
+        return False
+    if name == "scaled_dot_product_attention":
+        return bool(given[0].shape[-2] == queries and given[1].shape[-2] >= keys)
+    if name == "multi_head_attention_forward" or "_transformer_encoder_layer" in name:
+        return True
+    square = name == "softmax" and given[0].ndim >= 3
+    return bool(square and given[0].shape[-2] == queries and given[0].shape[-1] >= keys)
+
+
+def _laid(value: Any, rows: int, length: int) -> Any:
+    """An activation with its examples first and its positions second; `None` for all else."""
+    if not hasattr(value, "is_floating_point") or not value.is_floating_point() or value.ndim not in (3, 4):
+        return None
+    if value.shape[:2] == (rows, length):
+        return value
+    if value.shape[0] == rows and value.ndim == 4 and value.shape[2] == length:
+        return value.transpose(1, 2)
+    return value.transpose(0, 1) if value.shape[:2] == (length, rows) and rows != length else None

@@ -16,7 +16,7 @@ _TRIES = 60  # Calls of one model, beyond which no inputs are looked for.
 _LENGTHS = (8, 16, 64)  # Tried where the model does not run on as many as asked for.
 _TOKENS = ("input_ids", "idx", "ids", "tokens", "token_ids", "input_tokens", "src", "source")
 _FEATURES = ("input_features", "input_values", "audio_values")
-_TARGETS = ("decoder_input_ids", "tgt", "target")
+TARGETS = ("decoder_input_ids", "tgt", "target")
 _SIDES = (16, 32, 28, 64, 96, 128, 224, 256, 384)  # Images of these sizes are tried where nothing tells a size.
 
 
@@ -99,7 +99,7 @@ class Drawing:
         """The inputs with tokens of the whole vocabulary: the size of the table that is asked for them."""
         import torch
 
-        whole = {name: value for name, value in inputs.items() if _is_whole(value) and value.ndim == 2}
+        whole = {name: value for name, value in inputs.items() if is_whole(value) and value.ndim == 2}
         if self.given is not None or not whole:
             return inputs
         small = {name: torch.randint(2, value.shape, generator=self.generator) for name, value in whole.items()}
@@ -115,7 +115,7 @@ class Drawing:
         """Kinds and inputs that the model may run on, the likeliest first."""
         takes, main = self.takes, getattr(self.model, "main_input_name", None)
         images, sounds = "pixel_values" in takes, [name for name in _FEATURES if name in takes]
-        target = next((name for name in _TARGETS if name in takes), None)
+        target = next((name for name in TARGETS if name in takes), None)
         named = next((name for name in _TOKENS if name in takes), None)
         if main in takes and main not in (named, target, "pixel_values", *sounds):
             named = main
@@ -136,7 +136,7 @@ class Drawing:
                 yield from ((kind, more) for more in self._completed(inputs))
                 continue
             like = next(iter(inputs.values()))
-            real = kind == "arrays" and not _is_whole(like)
+            real = kind == "arrays" and not is_whole(like)
             second = {target: like.clone() if real else self.tokens(self.length - 2)}
             yield from (("encoder-decoder", more) for more in self._completed({**inputs, **second}))
 
@@ -248,7 +248,7 @@ def _watched(tokens: list[Any]) -> Iterator[_Tables]:
         yield tables
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     return hasattr(value, "is_floating_point") and not value.is_floating_point() and value.dtype.itemsize != 1
 
 

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from .auditing import audit
 from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
-from .inputs import inputs_of
+from .promises import Contracts, contract_for
 from .reports import Report
 
 Tell = Callable[[str], None]
@@ -71,12 +70,12 @@ def _plain_attributes(module: Any) -> str:
     return str(sorted(kept.items(), key=str))
 
 
-def calls_of(model: Any, causal: bool, length: int = 7, vocabulary: int | None = None) -> list[Call]:
+def calls_of(model: Any, inputs: Mapping[str, Any], causal: bool) -> list[Call]:
     """Runs of a model that show what its attentions are called with: one with padding where it takes a mask, and one
     without. `causal` says whether later tokens are to be hidden."""
     import torch
 
-    _, inputs = inputs_of(model, length=length, vocabulary=vocabulary)
+    inputs = dict(inputs)
     takes = inspect.signature(model.forward).parameters
     if "use_cache" in takes:
         inputs["use_cache"] = False
@@ -94,19 +93,17 @@ def calls_of(model: Any, causal: bool, length: int = 7, vocabulary: int | None =
 
 
 def audit_inside(
-    model: Any, calls: list[Call], declared: Mapping[str, Mapping[str, Any]] | None = None, tell: Tell | None = None
+    model: Any, calls: list[Call], contracts: Contracts | None = None, tell: Tell | None = None
 ) -> tuple[Report, ...]:
     """A report for each attention that the calls make; equal modules are audited once, under the name of the first.
-    `declared` has contracts by patterns of module names (`layers.*.attn`); they add to what the calls tell."""
+    `contracts`, by patterns of module names (`layers.*.attn`), add to what the calls tell."""
     found = _questions(model, calls)
     groups: dict[Any, list[tuple[Site, Question | str]]] = {}
     for site, asked in found:
         if isinstance(asked, str):
             groups.setdefault((type(site.module), asked), []).append((site, asked))
             continue
-        for pattern, contract in (declared or {}).items():
-            if fnmatch(site.name, pattern):
-                asked.contract.update(contract)
+        asked.contract.update(contract_for(contracts or {}, site.name))
         groups.setdefault(asked.key, []).append((site, asked))
     return tuple(_report(group, tell or (lambda name: None)) for group in groups.values())
 
@@ -129,17 +126,18 @@ def _questions(model: Any, calls: list[Call]) -> list[tuple[Site, Question | str
 
 
 def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
-    (site, first), count = group[0], len(group)
-    others = f" and {count - 1} like it" if count > 1 else ""
-    subject = f"{site.name or 'the model'} ({type(site.module).__name__}){others}"
+    (site, first), names = group[0], [site.name for site, _ in group]
+    empty = Report(names[0], equal=tuple(names[1:]), found={"module": type(site.module).__name__})
     if isinstance(first, str):
-        return Report(subject, unread=(first,))
-    tell(subject)
+        return replace(empty, unread=(first,))
+    tell(names[0])
     try:
         made = audit(site.module, first.example, first.axes, read_contract(first.contract))
     except CallError as problem:
-        return Report(subject, unread=(f"the module: {problem.diagnostics[0].message}",))
-    return replace(made, subject=subject, unread=(*made.unread, *first.unread))
+        return replace(empty, unread=(f"the module: {problem.diagnostics[0].message}",))
+    findings = tuple(replace(finding, module=site.name) for finding in made.findings)
+    told = (*made.unread, *first.unread)
+    return replace(made, subject=names[0], equal=empty.equal, found={**empty.found, **made.found}, unread=told, findings=findings)
 
 
 # ----------------------------------------------------------------------------------------------- what is asked

@@ -6,15 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .running import Tokens, draw
+from .inputs import said
+from .running import CACHE, Run, Side
+from .sides import padding_token, positions_of
+
+_PADS = 3
+_SHIFT = 9
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two runs, and which parts of them have to be the same."""
 
-    first: tuple[Any, dict[str, Any]]
-    second: tuple[Any, dict[str, Any]]
+    words: str
+    first: Run
+    second: Run
     left: Callable[[Any], Any]
     right: Callable[[Any], Any]
 
@@ -27,56 +33,64 @@ class Trial:
     message: str
     cause: str
     mend: str
-    comparisons: list[tuple[str, Comparison]] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     together: bool = False  # The second runs may be rows of one batch.
     chains: list[list[int]] = field(default_factory=list)  # Places at which decoding goes on with the cache.
     without: Callable[[Any], bool] | None = None  # Modules that may differ.
+    doubt: str = ""  # Why a break would be none: then it is not judged.
+    of_attention: bool = False  # A law of attention: what weighs no keys is not judged by it.
 
 
-def trials(tokens: Tokens, ids: Any, causal: bool, unread: list[str]) -> Iterator[Trial]:
-    length = ids.shape[1]
-    yield _batch(tokens, ids, length)
-    if causal:
-        yield _future(tokens, ids, length)
-    masked = "attention_mask" in tokens.takes
-    if masked or causal:
-        yield _padding(tokens, ids, length, "right", masked)
+def trials(side: Side, causal: bool | None, unread: list[str]) -> Iterator[Trial]:
+    """The laws of a side; `causal` is `None` where nothing tells whether it is."""
+    yield _batch(side)
+    if not side.aligned:
+        return
+    if causal is not False:
+        yield _future(side, causal)
+    if side.mask is not None:
+        yield _hidden(side, "right")
+        yield _padded(side, "right")
+        yield _hidden(side, "left")
+        yield _padded(side, "left")
     else:
-        unread.append("padding on the right: the model takes no `attention_mask`")
-    if masked and ("position_ids" in tokens.takes or "cache_position" in tokens.takes):
-        yield _padding(tokens, ids, length, "left", True)
-    else:
-        unread.append("padding on the left: the model takes no `attention_mask` with `position_ids`")
-    if "position_ids" in tokens.takes and _rotates(tokens.model):
-        yield _shifted(tokens, ids, length)
-    if causal and "past_key_values" in tokens.takes:
-        yield _cached(tokens, ids, length)
+        if causal:
+            yield _padded(side, "right")
+        else:
+            unread.append(f"{_of(side)}padding on the right: the model takes no mask for it")
+        unread.append(f"{_of(side)}padding on the left: the model takes no mask for it")
+    if not side.label and "position_ids" in side.takes and _rotates(side.model):
+        yield _shifted(side)
+    if causal and CACHE in side.takes:
+        yield _cached(side)
     elif causal:
-        unread.append("cached decoding: the model takes no `past_key_values`")
+        unread.append(f"{_of(side)}cached decoding: the model takes no `{CACHE}`")
 
 
-def _future(tokens: Tokens, ids: Any, length: int) -> Trial:
-    trial = Trial(
-        "causal",
-        "a token sees the future",
-        "a mask is missing, late or off by one, or something is normalised over positions",
-        "mask the scores with -inf where `j > i`, before the softmax",
-        together=True,
-    )
-    for at in range(1, length):
-        other = ids.clone()
-        other[0, at] = (ids[0, at] + 1 + at) % tokens.vocabulary
-        words = f"the logits at position {{row}} move when token {at} is another; {at} > {{row}}"
-        before = _rows(0, at)
-        trial.comparisons.append((words, Comparison((ids, {}), (other, {}), before, before)))
-    return trial
+def heard(side: Side) -> Iterator[Trial]:
+    """The laws of what a decoder hears of the encoder's inputs."""
+    if side.mask is not None:
+        for trial in (_hidden(side, "right"), _padded(side, "right"), _hidden(side, "left")):
+            trial.law = "encoder padding"
+            trial.message = "the decoder hears padding of the encoder"
+            trial.cause = "the mask of the encoder's padding does not reach the attention to the encoder"
+            trial.mend = "hand the mask of the encoder's tokens to every attention to them, as one over keys"
+            yield trial
+
+
+def _of(side: Side) -> str:
+    return f"{side.label}: " if side.label else ""
 
 
 def _rows(start: int, stop: int, example: int = 0) -> Callable[[Any], Any]:
     return lambda value: value[example : example + 1, start:stop]
 
 
-def _batch(tokens: Tokens, ids: Any, length: int) -> Trial:
+def _example(number: int) -> Callable[[Any], Any]:
+    return lambda value: value[number : number + 1]
+
+
+def _batch(side: Side) -> Trial:
     import torch
 
     trial = Trial(
@@ -85,74 +99,157 @@ def _batch(tokens: Tokens, ids: Any, length: int) -> Trial:
         "something is normalised, mixed or viewed across the batch",
         "attend within one example; transpose before `view`",
     )
-    one, two, three, four = draw(tokens, length, 1, 4).split(1)
-    whole = _rows(0, length)
-    for place, rows, words in (
-        (0, (ids, one, two), "the logits at position {row} are others in a batch than alone"),
-        (1, (three, ids, four), "the logits at position {row} are others at another place in the batch than alone"),
+    for mates, words in (
+        ((0, 1, 2), "the output at position {row} is another in a batch than alone"),
+        ((3, 0, 4), "the output at position {row} is another at another place in the batch than alone"),
     ):
-        comparison = Comparison((ids, {}), (torch.cat(rows), {}), whole, _rows(0, length, place))
-        trial.comparisons.append((words, comparison))
+        batch = Run(torch.cat([side.mate(number) for number in mates]), mates=mates)
+        trial.comparisons.append(Comparison(words, Run(side.ids), batch, _example(0), _example(mates.index(0))))
     return trial
 
 
-def _padding(tokens: Tokens, ids: Any, length: int, side: str, masked: bool) -> Trial:
+def _future(side: Side, causal: bool | None) -> Trial:
+    trial = Trial(
+        "causal",
+        "a token sees the future",
+        "a mask is missing, late or off by one, or something is normalised over positions",
+        "mask the scores with -inf where `j > i`, before the softmax",
+        together=True,
+        doubt="" if causal else "the model does not say that it is causal; say `causal=True` (`--causal`) if it is",
+    )
+    for at in range(1, side.ids.shape[1]):
+        other = side.ids.clone()
+        other[0, at] = _another(side, at)
+        words = f"the output at position {{row}} moves when token {at} is another; {at} > {{row}}"
+        trial.comparisons.append(Comparison(words, Run(side.ids), Run(other), _rows(0, at), _rows(0, at)))
+    return trial
+
+
+def _another(side: Side, at: int) -> Any:
+    """A token that does not stand at a position."""
     import torch
 
-    pads = 3
-    filler = draw(tokens, pads, 3)
-    left = side == "left"
-    padded = torch.cat([filler, ids] if left else [ids, filler], 1)
-    mask = torch.ones_like(padded)
-    mask[:, slice(0, pads) if left else slice(length, None)] = 0
-    rest: dict[str, Any] = {"attention_mask": mask} if masked else {}
-    if left and "position_ids" in tokens.takes:
-        rest["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
-    start = pads if left else 0
+    tokens = torch.cat([side.mate(number)[0] for number in range(1, 5)])
+    unlike = [token for token in tokens if bool((token != side.ids[0, at]).any())]
+    return (unlike or [tokens[0]])[at % max(len(unlike), 1)]
+
+
+def _filler(side: Side, which: int) -> Any:
+    return side.mate(which)[:, -_PADS:]
+
+
+def _laid(side: Side, filler: Any, left: bool) -> tuple[Any, Any]:
+    """Tokens with a filler on one side, and the mask that leaves it out."""
+    import torch
+
+    padded = torch.cat([filler, side.ids] if left else [side.ids, filler], 1)
+    mask = torch.ones(padded.shape[:2], dtype=torch.long)
+    mask[:, slice(0, _PADS) if left else slice(side.ids.shape[1], None)] = 0
+    return padded, mask
+
+
+def _hidden(side: Side, where: str) -> Trial:
+    """What is masked is not heard, whatever stands there."""
+    left = where == "left"
     trial = Trial(
-        f"{side} padding",
-        f"padding on the {side} changes what is real",
-        "the mask of padding does not reach every attention, or positions count the padding",
-        "mask padded keys in every layer, and count positions from the first real token",
+        f"{where} padding",
+        f"padding on the {where} changes what is real",
+        "the mask of padding does not reach every attention",
+        "mask padded keys in every layer, for every query",
+        of_attention=True,
     )
-    alone: dict[str, Any] = {"attention_mask": torch.ones_like(ids)} if masked else {}
-    comparison = Comparison((ids, alone), (padded, rest), _rows(0, length), _rows(start, start + length))
-    trial.comparisons.append(
-        (f"the logits of real token {{row}} move when 3 tokens are padded on the {side}", comparison)
-    )
+    (one, mask), (two, _) = (_laid(side, _filler(side, number), left) for number in (1, 2))
+    part = _real(side, left)
+    words = f"the output at real token {{row}} moves when the {_PADS} masked tokens on the {where} are others"
+    given = {side.mask: mask} if side.mask else {}
+    trial.comparisons.append(Comparison(words, Run(one, given), Run(two, given), part, part))
     return trial
 
 
-def _cached(tokens: Tokens, ids: Any, length: int) -> Trial:
+def _real(side: Side, left: bool) -> Callable[[Any], Any]:
+    start = _PADS if left else 0
+    return _rows(start, start + side.ids.shape[1]) if side.aligned else _example(0)
+
+
+def _padded(side: Side, where: str) -> Trial:
+    """Tokens with padding are as without it."""
+    import torch
+
+    left = where == "left"
+    trial = Trial(
+        f"{where} padding",
+        f"padding on the {where} changes what is real",
+        "positions count the padding, or something depends on how many tokens there are",
+        "count positions from the first real token, and normalise over real tokens alone",
+        of_attention=True,
+    )
+    token = padding_token(side)
+    filler = _filler(side, 1)
+    if token is not None and filler.ndim == 2 and not filler.is_floating_point():
+        filler = torch.full_like(filler, token)
+    padded, mask = _laid(side, filler, left)
+    given = {side.mask: mask} if side.mask else {}
+    alone = {side.mask: torch.ones(side.ids.shape[:2], dtype=torch.long)} if side.mask else {}
+    if left:
+        counted = positions_of(side)
+        if counted is None:
+            trial.doubt = "the model is given no positions that it heeds, and counts the padding itself"
+        elif _in_chunks(side):
+            trial.doubt = "the model attends within chunks, and their borders count the padding"
+        else:
+            given["position_ids"] = counted(mask)
+    words = f"the output at real token {{row}} moves when {_PADS} tokens are padded on the {where}"
+    part = _rows(0, side.ids.shape[1]) if side.aligned else _example(0)
+    trial.comparisons.append(Comparison(words, Run(side.ids, alone), Run(padded, given), part, _real(side, left)))
+    return trial
+
+
+def _in_chunks(side: Side) -> bool:
+    size = said(side.model, "attention_chunk_size")
+    return isinstance(size, int) and size < side.ids.shape[1] + _PADS
+
+
+def _cached(side: Side) -> Trial:
     trial = Trial(
         "cached decoding",
         "decoding with a cache is not the full pass",
         "positions or masks do not count the cached keys, or the cache is filled wrongly",
         "query i of a step is at position i + the cached length: in the mask, and in the positions",
+        of_attention=True,
     )
+    ids, length = side.ids, side.ids.shape[1]
     for split in range(1, length):
-        later: dict[str, Any] = {"past": ids[:, :split]}
-        words = f"the logits at position {split} + {{row}} differ when the first {split} tokens are cached"
-        comparison = Comparison((ids, {}), (ids[:, split:], later), _rows(split, length), _rows(0, length - split))
-        trial.comparisons.append((words, comparison))
+        words = f"the output at position {split} + {{row}} differs when the first {split} tokens are cached"
+        later = Run(ids[:, split:], past=ids[:, :split])
+        trial.comparisons.append(Comparison(words, Run(ids), later, _rows(split, length), _rows(0, length - split)))
     trial.chains = [list(range(first, length, 2)) for first in (1, 2)]
     return trial
 
 
-def _shifted(tokens: Tokens, ids: Any, length: int) -> Trial:
+def _shifted(side: Side) -> Trial:
     import torch
 
     trial = Trial(
         "relative positions",
-        "logits are others when all positions are later by as much",
+        "the output is another when all positions are later by as much",
         "queries and keys are not rotated alike: one of them is not, or by another position, base or pairing",
         "rotate q and k with the same function, each by its own position",
         without=_is_rotary,
+        doubt="positions are scaled by how many there are" if _scales(side.model) else "",
     )
-    later = {"position_ids": torch.arange(length)[None] + 9}
-    comparison = Comparison((ids, {}), (ids, later), _rows(0, length), _rows(0, length))
-    trial.comparisons.append(("the logits at position {row} move when all positions are 9 later", comparison))
+    length = side.ids.shape[1]
+    later = {"position_ids": torch.arange(length)[None] + _SHIFT}
+    part = _rows(0, length)
+    words = f"the output at position {{row}} moves when all positions are {_SHIFT} later"
+    trial.comparisons.append(Comparison(words, Run(side.ids), Run(side.ids, later), part, part))
     return trial
+
+
+def _scales(model: Any) -> bool:
+    """Whether rotary angles depend on the number of positions."""
+    told = [said(model, name) for name in ("rope_scaling", "rope_parameters")]
+    kinds = [str(each.get("rope_type") or each.get("type")) for each in told if isinstance(each, dict)]
+    return any(kind in ("dynamic", "longrope", "su") for kind in kinds)
 
 
 def _is_rotary(module: Any) -> bool:

@@ -1,26 +1,31 @@
-"""Whole models, from tokens to logits: laws of the whole, and the module in which one is broken first."""
+"""Whole models, from inputs to outputs: laws of the whole, and the module in which one is broken first."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from .bisecting import bisect, same
-from .calling import Unusable, stopped
+from .bisecting import Blame, bisect
+from .calling import Unusable, _reported, borrow, stopped
+from .inside import audit_inside, calls_of
 from .layout import refusal
 from .places import owned
 from .promises import Contracts, with_unmatched
+from .randomness import randomness
 from .reports import Finding, Report, name_of, place_of, ranked
-from .running import Tokens, chained, draw, go, in_double, key_of, known_run, tokens_of
-from .trials import Trial, trials
+from .running import Run, Side, difference, same, tolerance_of
+from .sides import is_causal, sides_of
+from .trials import Comparison, Trial, heard, trials
 
 Tell = Callable[[str], None]
 
 
 def audit_model(
     model: Any,
+    inputs: Mapping[str, Any] | None = None,
     *,
     causal: bool | None = None,
     length: int = 7,
@@ -28,8 +33,10 @@ def audit_model(
     vocabulary: int | None = None,
     contracts: Contracts | None = None,
 ) -> Report:
-    """Test the laws of a model from tokens to logits, and find the module that breaks one first.
+    """Test the laws of a model from its inputs to its outputs, and those of every attention inside it.
 
+    Inputs are drawn for what the model takes, or `inputs` has examples of them by name. An encoder and a decoder are
+    judged apart. Whether tokens may see the future is what the model says of itself, unless `causal` says it.
     `contracts` declares what the attentions inside are, by a pattern of their module's name.
     """
     import torch
@@ -41,99 +48,226 @@ def audit_model(
         raise refusal(f"{name_of(model)} is no module of PyTorch", "name a function that builds the model")
     if length < 3:
         raise refusal(f"{length} tokens are too few", "3 or more: `--length 7`")
-    for double in (True, False):
-        tokens = tokens_of(model, vocabulary)
-        with in_double(tokens, double):
-            report = _audited(tokens, causal, length, tell or (lambda name: None), started)
-        if not (tokens.double and report.failure is not None):
-            break
+    audit = Audit(model, tell or (lambda words: None), causal)
+    problem: Unusable | None = None
+    for single in (True, False) if _is_half(model) else (False,):
+        with _borrowed(model, single):
+            try:
+                audit.go(inputs, length, vocabulary)
+                problem = None
+                break
+            except Unusable as raised:
+                problem = problem or raised
+    if problem is not None:
+        return stopped(model, problem, calls=audit.calls, seconds=time.monotonic() - started)
+    parts = audit_inside(model, calls_of(model, audit.inputs, audit.hides_future), contracts, audit.tell)
+    findings = ranked([_sharpened(finding, parts) for finding in audit.findings])
+    laws, unread = tuple(dict.fromkeys(audit.laws)), tuple(dict.fromkeys(audit.unread))
+    seconds = time.monotonic() - started
+    report = Report(name_of(model), findings, audit.found, laws, unread, audit.calls, seconds, parts=parts)
     return owned(with_unmatched(report, contracts or {}), model)
 
 
-def _audited(tokens: Tokens, causal: bool | None, length: int, tell: Tell, started: float) -> Report:
+def _sharpened(finding: Finding, parts: tuple[Report, ...]) -> Finding:
+    """The finding with the cause that was found in the attention where it is broken first."""
+    for part in parts:
+        names = (part.subject, *part.equal)
+        if part.findings and any(name == finding.module or name.startswith(f"{finding.module}.") for name in names):
+            inner = part.findings[0]
+            cause = f"{finding.cause.partition(': ')[0]}: {inner.cause}"
+            return replace(finding, cause=cause, mend=inner.mend, span=inner.span)
+    return finding
+
+
+def _is_half(model: Any) -> bool:
+    return any(each.is_floating_point() and each.dtype.itemsize < 4 for each in model.parameters())
+
+
+@contextmanager
+def _borrowed(model: Any, single: bool) -> Iterator[None]:
+    """The model in evaluation mode, and in single precision where that is wanted. It is changed in place: functions
+    that were put into it know it, and not a copy. Afterwards it is what it was, and so are PyTorch's random numbers."""
     import torch
 
-    model = tokens.model
-    laws: list[str] = []
-    unread: list[str] = []
-    findings: list[Finding] = []
+    restore = borrow(model, double=False)
     try:
-        ids = draw(tokens, length)
-        out, again = tokens(ids), tokens(ids)
-        tokens.known[key_of(ids, {})] = out
-        laws.append("deterministic")
-        if not same(torch.nan_to_num(out), torch.nan_to_num(again), 1e-9):
-            findings.append(_random(model, float((out - again).abs().max())))
-        elif not torch.isfinite(out).all():
-            findings.append(
-                Finding("finite", "logits are not finite", "NaN or infinity on random tokens", span=place_of(model))
-            )
-        future = causal if causal is not None else _is_causal(model)
-        for trial in trials(tokens, ids, future, unread) if not findings else ():
-            tell(trial.law)
-            laws.append(trial.law)
-            trial.together &= not findings
-            found = _judge(tokens, trial)
-            if found is not None:
-                findings.append(found)
-                if trial.law == "causal":
-                    unread.append("padding and cached decoding: both rest on tokens that do not see the future")
+        if single:
+            for each in (*model.parameters(), *model.buffers()):
+                if each.is_floating_point():
+                    each.data = each.data.float()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
+    finally:
+        restore()
+
+
+class Audit:
+    """One audit of a whole model."""
+
+    def __init__(self, model: Any, tell: Tell, causal: bool | None) -> None:
+        self.model, self.tell, self.causal = model, tell, causal
+        self.laws: list[str] = []
+        self.unread: list[str] = []
+        self.findings: list[Finding] = []
+        self.found: dict[str, str] = {}
+        self.calls = 0
+        self.inputs: dict[str, Any] = {}  # Those on which the model runs.
+        self.hides_future = False  # Whether tokens are not to see the future, and whether that was judged.
+
+    def go(self, given: Mapping[str, Any] | None, length: int, vocabulary: int | None) -> None:
+        self.tell("inputs")
+        try:
+            kind, sides = sides_of(self.model, given, length, vocabulary, self.tell)
+        except LookupError as problem:
+            raise _reported(_cause(problem), self.model) from None
+        self.found["inputs"] = f"{kind}: " + ", ".join(
+            f"{name} {tuple(value.shape[1:])}" if hasattr(value, "shape") else name
+            for name, value in sides[-1].inputs.items()
+        )
+        self.inputs = dict(sides[-1].inputs)
+        if self._is_steady(sides[-1]):
+            for side in sides:
+                self._judge_side(side, kind)
+        self.calls = sum(side.calls for side in sides)
+
+    def _is_steady(self, side: Side) -> bool:
+        """Whether two runs are the same, and their numbers finite."""
+        import torch
+
+        self.laws.append("deterministic")
+        run = Run(side.ids)
+        first, again = side(run), side.go(run)
+        if not same(first, again, 1e-5 * float(torch.nan_to_num(first).abs().max())):
+            worst = float(difference(first, again).max())
+            finding, reason = randomness(side, run, worst)
+            self.findings += [finding] if finding else []
+            self.unread += [reason] if reason else []
+            return False
+        if not torch.isfinite(first).any():
+            empty = any(not torch.isfinite(each).all() for each in self.model.parameters())
+            message = "the parameters of the model are not finite" if empty else "the output is not finite"
+            if empty:
+                raise Unusable("runs", message, "it was not initialised", "load its numbers, or initialise it")
+            witness = "NaN or infinity on random inputs"
+            self.findings.append(Finding("finite", message, witness, span=place_of(self.model)))
+            return False
+        return True
+
+    def _judge_side(self, side: Side, kind: str) -> None:
+        side.tolerance = tolerance_of(side, Run(side.ids))
+        of = f"{side.label}: " if side.label else ""
+        is_heard = side.label == "decoder" and not side.aligned
+        causal = self.causal if self.causal is not None else is_causal(self.model, side.label)
+        if side.label == "encoder":
+            causal = False
+        if not side.aligned and not is_heard:
+            self.unread.append(f"{of}the future, padding and cached decoding: {_no_positions(kind)}")
+        elif side.module is not None:
+            name = next(name for name, part in self.model.named_modules() if part is side.module)
+            self.found["judged at"] = f"the output of `{name}`: what the model returns has not every position"
+        broken: set[str] = set()
+        for trial in heard(side) if is_heard else trials(side, causal, self.unread):
+            if trial.law in broken:
+                continue
+            side.doing = f"{of}{trial.law}"
+            self.tell(side.doing)
+            trial.together &= not broken
+            try:
+                finding = self._judge(side, trial)
+            except Unusable as problem:
+                self.unread.append(f"{of}{trial.law}: {problem.message}")
+                continue
+            self.laws.append(f"{of}{trial.law}")
+            self.hides_future |= trial.law == "causal"
+            if isinstance(finding, str):
+                self.unread.append(f"{of}{trial.law}: {finding}")
+                self.laws.remove(f"{of}{trial.law}")
+                broken.add(trial.law)
+            elif finding is not None:
+                broken.add(trial.law)
+                self.findings.append(finding)
+            if trial.law == "causal" and trial.law in broken:
+                if finding is not None and not isinstance(finding, str):
+                    self.unread.append(f"{of}padding and cached decoding: they rest on tokens that see no future")
                     break
-    except Unusable as problem:
-        return stopped(model, problem, calls=tokens.calls, seconds=time.monotonic() - started)
-    seconds = time.monotonic() - started
-    words = {"tokens": f"{length} of {tokens.vocabulary}"}
-    return Report(name_of(model), ranked(findings), words, tuple(laws), tuple(unread), tokens.calls, seconds)
+                causal = False
+
+    # ------------------------------------------------------------------ one law
+
+    def _judge(self, side: Side, trial: Trial) -> Finding | str | None:
+        """What breaks a law, why it is not judged, or nothing."""
+        broken = _broken(side, trial)
+        if broken is None:
+            return None
+        comparison, words = broken
+        if comparison is None:
+            return trial.doubt or self._finding(side, trial, words, Blame())
+        runs, parts = (comparison.first, comparison.second), (comparison.left, comparison.right)
+        blame = bisect(side, runs, parts, trial.without)
+        if trial.doubt and not (trial.law == "causal" and blame.mixes):
+            return trial.doubt
+        if trial.of_attention and not blame.attends:
+            where = f"`{blame.name}` ({type(blame.module).__name__})" if blame.module is not None else "the model"
+            return f"{where} does not weigh each key for each query: it is no attention to which this law applies"
+        if not self._is_broken_again(side, trial):
+            return "it is broken for some inputs and holds for others: no more than rounding is seen"
+        return self._finding(side, trial, words, blame)
+
+    def _is_broken_again(self, side: Side, trial: Trial) -> bool:
+        """Whether other inputs break the law too."""
+        turned = {
+            name: value.roll(1, 0) if getattr(value, "ndim", 0) and len(value) == len(side.inputs[side.name]) else value
+            for name, value in side.inputs.items()
+        }
+        other = replace(side, inputs=turned, known={}, calls=0)
+        again = heard(other) if side.label == "decoder" and not side.aligned else trials(other, True, [])
+        alike = [each for each in again if (each.law, each.cause) == (trial.law, trial.cause)]
+        found = any(_broken(other, each) is not None for each in alike)
+        side.calls += other.calls
+        return found
+
+    def _finding(self, side: Side, trial: Trial, witness: str, blame: Blame) -> Finding:
+        module = blame.module
+        where = "in the model itself"
+        if module is not None:
+            where = f"first broken in `{blame.name}` ({type(module).__name__})"
+        message = f"{trial.message}, in the {side.label}" if side.label else trial.message
+        place = place_of(module if module is not None else self.model)
+        return Finding(trial.law, message, witness, f"{where}: {trial.cause}", trial.mend, place, module=blame.name)
 
 
-def _random(model: Any, worst: float) -> Finding:
-    cause = "dropout, or other randomness, is on in evaluation mode"
-    mend = "`F.dropout(x, p, training=self.training)`, or `nn.Dropout`"
-    message = "two calls with the same tokens give different logits"
-    return Finding("deterministic", message, f"they differ by {worst:.3g}", cause, mend, place_of(model))
+def _cause(problem: BaseException) -> Exception:
+    return problem.__cause__ if isinstance(problem.__cause__, Exception) else LookupError(str(problem))
 
 
-def _is_causal(model: Any) -> bool:
-    """Whether the attention modules of a model call themselves causal; causal where they say nothing."""
-    said = [module.is_causal for module in model.modules() if isinstance(getattr(module, "is_causal", None), bool)]
-    return any(said) if said else not _is_encoder(model)
+def _no_positions(kind: str) -> str:
+    if kind == "pixels":
+        return "images have no order of positions"
+    return "the output has no position for each of the input's"
 
 
-def _is_encoder(model: Any) -> bool:
-    config = getattr(model, "config", None)
-    name = type(model).__name__
-    encoder = any(word in name for word in ("MaskedLM", "Bert", "BERT", "Encoder"))
-    return encoder and not getattr(config, "is_decoder", False) and "CausalLM" not in name
-
-
-def _judge(tokens: Tokens, trial: Trial) -> Finding | None:
+def _broken(side: Side, trial: Trial) -> tuple[Comparison | None, str] | None:
+    """The first comparison that fails, with its words; `None` where all hold."""
     import torch
 
     rows: list[Any] = []
-    ids = trial.comparisons[0][1].first[0]
     if trial.chains:
-        whole = known_run(tokens, ids, {})
-        if all(same(whole, chained(tokens, ids, places), tokens.tolerance) for places in trial.chains):
+        whole = side(Run(side.ids))
+        if all(same(whole, side.chained(side.ids, places), side.tolerance) for places in trial.chains):
             return None
     if trial.together:
-        batch = tokens(torch.cat([comparison.second[0] for _, comparison in trial.comparisons]))
-        rows = list(batch.split(1))
-    for number, (words, comparison) in enumerate(trial.comparisons):
-        first = known_run(tokens, *comparison.first)
-        second = rows[number] if rows else known_run(tokens, *comparison.second)
-        left, right = comparison.left(first), comparison.right(second)
-        if same(left, right, tokens.tolerance):
+        runs = [comparison.second for comparison in trial.comparisons]
+        rows = list(side(Run(torch.cat([run.ids for run in runs]), mates=(0,) * len(runs))).split(1))
+    for number, comparison in enumerate(trial.comparisons):
+        left = comparison.left(side(comparison.first))
+        right = comparison.right(rows[number] if rows else side(comparison.second))
+        if same(left, right, side.tolerance):
             continue
-        change = (left.double() - right.double()).abs().amax((0, 2))
-        row = int((change > tokens.tolerance * max(1.0, float(left.abs().max()))).nonzero()[0])
-        runs = (partial(go, tokens, *comparison.first), partial(go, tokens, *comparison.second))
-        parts = (comparison.left, comparison.right)
-        name, module = bisect(tokens.model, runs, parts, tokens.tolerance, trial.without)
-        return _broken(tokens, trial, f"{words.format(row=row)} (by {float(change[row]):.3g})", name, module)
-    return _broken(tokens, trial, "decoding in several steps gives other logits", "", None) if trial.chains else None
-
-
-def _broken(tokens: Tokens, trial: Trial, witness: str, name: str, module: Any) -> Finding:
-    where = f"first broken in `{name}` ({type(module).__name__})" if module is not None else "in the model itself"
-    place = place_of(module or tokens.model)
-    return Finding(trial.law, trial.message, witness, f"{where}: {trial.cause}", trial.mend, place, module=name)
+        if left.shape != right.shape:
+            return comparison, f"the output has the shape {tuple(right.shape)}, and not {tuple(left.shape)}"
+        change = difference(left, right)
+        change = change.amax((0, *range(2, change.ndim))) if change.ndim > 1 else change
+        row = int((change > side.tolerance).nonzero()[0])
+        return comparison, f"{comparison.words.format(row=row)} (by {float(change[row]):.3g})"
+    return (None, "decoding in several steps gives another output") if trial.chains else None
