@@ -137,7 +137,8 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
         return replace(empty, unread=(f"the module: {problem.diagnostics[0].message}",))
     findings = tuple(replace(finding, module=site.name) for finding in made.findings)
     told = (*made.unread, *first.unread)
-    return replace(made, subject=names[0], equal=empty.equal, found={**empty.found, **made.found}, unread=told, findings=findings)
+    found = {**empty.found, **made.found}
+    return replace(made, subject=names[0], equal=empty.equal, found=found, unread=told, findings=findings)
 
 
 # ----------------------------------------------------------------------------------------------- what is asked
