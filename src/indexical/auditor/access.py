@@ -43,6 +43,7 @@ class Access:
     """An attention that takes queries, keys and values."""
 
     rounding = 2.0**-53
+    projected = False  # Whether queries, keys and values are made inside, by weights that may order them as they like.
 
     def __init__(self, ports: Mapping[str, Port], sizes: Mapping[str, int]) -> None:
         self.ports = dict(ports)

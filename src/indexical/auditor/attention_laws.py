@@ -11,12 +11,13 @@ from .access import Direct
 from .diagnosis import explain, mask_mistake, of_masked_queries
 from .hearing import dead_entries, locality, position_shapes, reach
 from .inquiry import Inquiry, normalised_over
-from .layouts import query_reading_that_fits
+from .layouts import heads_in_another_order, query_reading_that_fits
 from .models import Model
 from .observing import Draw, own
 from .positions import rotary_law
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
+from .signs import capped_late, softmax_twice
 from .strength import additive_law, empty_law, sink_law, sink_share, strength_law
 from .structure import measure_precision, shrink, structure
 
@@ -42,7 +43,7 @@ def judge(inquiry: Inquiry) -> None:
         row_sums(inquiry, draws, [])
         kernel_law(inquiry, draws)
         return
-    if not sink_share(inquiry):
+    if not sink_share(inquiry) or softmax_twice(inquiry):
         return
     violations: list[dict[str, Any]] = []
     locality(inquiry, violations)
@@ -147,8 +148,10 @@ _HEARING = frozenset(("causal", "window", "mask", "documents", "regions", "gap",
 
 def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[dict[str, Any]]) -> None:
     """The cause, where one mistake explains all that was seen; else the laws that are broken."""
-    model = explain(inquiry.settings, replace(base, over=normalised_over(inquiry)), draws, inquiry.slack)
     laws = {item["law"] for item in violations}
+    if laws <= _HEARING and capped_late(inquiry, violations):
+        return
+    model = explain(inquiry.settings, replace(base, over=normalised_over(inquiry)), draws, inquiry.slack)
     if model is None and _masks_queries(inquiry, base, draws, laws):
         return
     if model is None and laws <= _HEARING:
@@ -160,9 +163,11 @@ def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[d
         return
     mixed = [law for law in ("dead input", "batch", "heads", "locality") if law in laws]
     if mixed and mixed[0] != "dead input" and isinstance(inquiry.access, Direct):
+        witness = next(item["witness"] for item in violations if item["law"] == mixed[0])
+        if mixed[0] != "batch" and heads_in_another_order(inquiry, witness):
+            return
         reading = query_reading_that_fits(inquiry)
         if reading is not None:
-            witness = next(item["witness"] for item in violations if item["law"] == mixed[0])
             inquiry.report(mixed[0], *reading.words(witness), hints=_LAYOUT)
             return
     if mixed:

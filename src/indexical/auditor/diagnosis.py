@@ -322,8 +322,8 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
             mend="gather the value at the key that was compared",
             hints=(r"roll.*|cat.*|pad.*",),
         )
-    for roles, maps in _lane_maps(access):
-        yield replace(plain, maps=maps, **_regrouped(roles))
+    for roles, maps in groups_in_turn(access):
+        yield replace(plain, maps=maps, **regrouped(roles))
 
 
 def _bent(settings: Settings, base: Model) -> Iterator[Model]:
@@ -388,7 +388,7 @@ def _exchanged(access: Access, base: Model, plain: Model) -> Iterator[Model]:
     )
 
 
-def _regrouped(roles: tuple[str, ...]) -> dict[str, Any]:
+def regrouped(roles: tuple[str, ...]) -> dict[str, Any]:
     names = " and ".join({"k": "keys", "v": "values"}[role] for role in roles)
     return {
         "law": "groups",
@@ -400,15 +400,6 @@ def _regrouped(roles: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def other_groups(access: Access, draw: Draw) -> Model | None:
-    """The mistake that groups are in another order, where values arrive exactly so, whatever the scores are."""
-    reached = np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0
-    for roles, maps in _lane_maps(access):
-        if "v" in maps and np.array_equal(reached, np.arange(access.count["v"])[None, :] == maps["v"][:, None]):
-            return Model(lambda setting: None, **_regrouped(roles))
-    return None
-
-
 def _with_itself(access: Access, role: str) -> Callable[[Any, Any], Any]:
     def scores(q: Any, k: Any) -> Any:
         chosen = q if role == "q" else k
@@ -417,7 +408,7 @@ def _with_itself(access: Access, role: str) -> Callable[[Any, Any], Any]:
     return scores
 
 
-def _lane_maps(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+def groups_in_turn(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Groups in the other order, for keys, values or both."""
     outs = access.lanes["out"]
     changed = {}
@@ -469,10 +460,6 @@ _WEIGHINGS: list[tuple[Callable[[Any], Any], str]] = [
     (
         lambda scores: _unmasked(scores) / scores.shape[2],
         "the scores are divided by the number of keys, and not by a softmax",
-    ),
-    (
-        lambda scores: _softmax(np.where(np.isneginf(scores), -np.inf, _softmax(scores))),
-        "the softmax is applied twice",
     ),
     (lambda scores: _softmax(scores) ** 2, "the weights are squared after the softmax"),
 ]
@@ -560,11 +547,23 @@ def _usual_scales(access: Access) -> list[float]:
 
 
 def _any_scale(settings: Settings, model: Model, draws: list[Draw]) -> float:
-    """The scale, of those that people use, that comes nearest."""
-    access = settings.access
+    """The scale that comes nearest: what is declared, one of those that people use, or any other."""
+    access, declared = settings.access, settings.contract.scale
 
     def misses(scale: Any) -> float:
         seen, expected = draws[0].full, predict(access, replace(model, scale=scale), draws[0])
         return float(np.nanmax(np.abs(seen - expected)))
 
-    return float(min(_usual_scales(access), key=misses))
+    known = [] if declared is None else [evaluate(declared, {**access.sizes, "d": access.D})]
+    best = float(min([*known, *_usual_scales(access)], key=misses))
+    if misses(best) < 1e-7:
+        return best
+    step = 1.25
+    near = float(min(step ** np.arange(-30.0, 12.0), key=misses))
+    if misses(near) > 0.1:
+        return best
+    low, high = near / step, near * step
+    for _ in range(60):  # Golden sections: the miss falls towards the scale from both sides.
+        inner = high - (high - low) * 0.618, low + (high - low) * 0.618
+        low, high = (low, inner[1]) if misses(inner[0]) < misses(inner[1]) else (inner[0], high)
+    return min(best, (low + high) / 2, key=misses)

@@ -35,6 +35,8 @@ class Outcome:
 class Inner(Direct):
     """The same callable, asked by the queries, keys and values that it projects."""
 
+    projected = True
+
     def __init__(
         self,
         foreign: Foreign,

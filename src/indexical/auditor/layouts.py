@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from .access import Direct
+from .diagnosis import groups_in_turn, regrouped
 from .inquiry import Inquiry
 from .observing import moved
 
 _PATIENCE = 2.0
+_LANES = 64
 
 
 @dataclass(frozen=True)
@@ -25,40 +27,67 @@ class Reading:
     access: Direct
     changes: dict[str, tuple[str, ...]]
 
+    def split(self, role: str) -> tuple[str, str] | None:
+        """The order in which the packed axis of an array is split, and the one that it has, where only that differs."""
+        port, order = self.access.ports[role], self.changes[role]
+        apart = {
+            place for place, pair in enumerate(zip(order, port.layout.factors, strict=True)) if pair[0] != pair[1]
+        }
+        start = 0
+        for dim in port.layout.dims:
+            if apart <= set(range(start, start + len(dim))):
+                return " ".join(order[start : start + len(dim)]), " ".join(dim)
+            start += len(dim)
+        return None
+
     @property
-    def packing(self) -> str | None:
-        """The order in which a packed axis of queries, keys and values is split, where only that differs."""
-        port = self.access.ports["q"]
-        order = self.changes.get("q")
-        if port.part is None or order is None or "out" in self.changes:
-            return None
-        packed = next(dim for dim in port.layout.dims if port.part[0] in dim)
-        apart = [place for place, pair in enumerate(zip(order, port.layout.factors, strict=True)) if pair[0] != pair[1]]
-        if not all(port.layout.factors[place] in packed for place in apart):
-            return None
-        return " ".join(factor for factor in order if factor in packed)
+    def splits(self) -> dict[str, tuple[str, str]]:
+        """The same for every array that is read otherwise; nothing where some differ in more than that."""
+        found = {role: self.split(role) for role in self.changes}
+        return {role: pair for role, pair in found.items() if pair} if all(found.values()) else {}
+
+    @property
+    def consistent(self) -> bool:
+        """Whether queries, keys, values and the output are all split in the same order, which may be meant so."""
+        features = dict.fromkeys((self.access.ports["q"].feature, self.access.ports["v"].feature), "d")
+        orders = {
+            tuple(features.get(factor, factor) for factor in pair[0].split() if not factor.isdigit())
+            for pair in self.splits.values()
+        }
+        return set(self.splits) == {"q", "k", "v", "out"} and len(orders) == 1
+
+    @property
+    def packing(self) -> bool:
+        """Whether only the order differs in which the packed axis of queries, keys and values is split."""
+        return self.access.ports["q"].part is not None and "q" in self.splits and "out" not in self.changes
 
     def words(self, witness: str) -> tuple[str, str, str, str]:
         """The message, the witness, the cause and the mend."""
-        ports = self.access.ports
-        if self.packing is not None:
-            port = ports["q"]
-            declared = " ".join(next(dim for dim in port.layout.dims if port.part and port.part[0] in dim))
-            return (
-                f"`{port.name}` is split as ({self.packing}), and not as ({declared})",
-                witness,
-                "the packed axis is reshaped or chunked in another order than it has",
-                f"split it as ({declared}): reshape to that first",
+        ports, splits = self.access.ports, self.splits
+        names = {role: "the output" if role == "out" else f"`{ports[role].name}`" for role in self.changes}
+        if splits:
+            message = " and ".join(
+                dict.fromkeys(
+                    f"{names[role]} is {'merged' if role == 'out' else 'split'} as ({seen}), and not as ({declared})"
+                    for role, (seen, declared) in splits.items()
+                )
             )
-        names = {role: ports[role].name for role in self.changes}
+            order, right = next(iter(splits.values()))
+            others = [f"`{ports[role].name}`" for role in "qkv" if role not in splits and not ports[role].part]
+            told = [word for role, word in names.items() if role != "out"] or ["the output"]
+            cause = f"heads and features of {' and '.join(dict.fromkeys(told))} are split as ({order})"
+            cause += f", those of {' and '.join(others)} as ({right})" if others else f", where ({right}) is declared"
+            if ports["q"].part is not None or told == ["the output"]:
+                cause = "the packed axis is reshaped, chunked or merged in another order than it has"
+            return message, witness, cause, f"split and merge all of them as ({right})"
         parts = [
-            f"`{names[role]}` as `{' '.join(order)}` (it is `{ports[role].layout}`)"
+            f"{names[role]} as `{' '.join(order)}` (it is `{ports[role].layout}`)"
             for role, order in self.changes.items()
         ]
         inputs = [part for part, role in zip(parts, self.changes, strict=True) if role != "out"]
         if not inputs:
-            order = self.changes["out"]
-            message = f"the output is laid out as `{' '.join(order)}`, and not as `{ports['out'].layout}`"
+            merged = " ".join(self.changes["out"])
+            message = f"the output is laid out as `{merged}`, and not as `{ports['out'].layout}`"
             cause = "heads are merged in the wrong order: `view` or `reshape` without the right `transpose` before it"
             return (
                 message,
@@ -101,6 +130,70 @@ def query_reading_that_fits(inquiry: Inquiry) -> Reading | None:
             if len(fitting) == len(roles) and _queries_stay(inquiry, access.reread(fitting)):
                 return Reading(access, fitting)
     return None
+
+
+def heads_in_another_order(inquiry: Inquiry, witness: str) -> bool:
+    """Whether every head of the output is made of one head of the queries, keys and values, but not of its own; then
+    this is reported."""
+    access = inquiry.access
+    orders = {role: _order_of_lanes(inquiry, role) for role in "qkv"}
+    if any(order is None for order in orders.values()):
+        return False
+    odd = [role for role in "qkv" if not np.array_equal(orders[role], access.maps[role])]
+    apart = {
+        letter
+        for role in odd
+        for letter, index in access.lanes[role].items()
+        if not np.array_equal(index[orders[role]], index[access.maps[role]])
+    }
+    if not apart or not apart <= {"h", "g"}:
+        return False
+    for roles, maps in groups_in_turn(access):
+        if set(roles) == set(odd) and all(np.array_equal(orders[role], order) for role, order in maps.items()):
+            inquiry.report(**{"witness": witness, **regrouped(roles)})
+            return True
+    names = {"q": "queries", "k": "keys", "v": "values"}
+    if len(odd) == 3:
+        mine, others = "the output", "queries, keys and values"
+    elif len(odd) == 2 and "g" not in apart:  # The one that is in order stands out: it is called by its name.
+        (rest,) = set("qkv") - set(odd)
+        mine, others = f"the {names[rest]}", " and ".join(f"the {names[role]}" for role in odd)
+    else:
+        mine, others = (
+            " and ".join(f"the {names[role]}" for role in roles) for roles in (odd, [r for r in "qkv" if r not in odd])
+        )
+    lane = int(np.argwhere(orders[odd[0]] != access.maps[odd[0]])[0][0])
+    letter = "g" if "g" in access.lanes[odd[0]] else "h"
+    taken, right = (int(access.lanes[odd[0]][letter][lanes[lane]]) for lanes in (orders[odd[0]], access.maps[odd[0]]))
+    head = int(access.lanes["out"]["h"][lane]) if "h" in access.lanes["out"] else lane
+    inquiry.report(
+        "groups" if letter == "g" and "q" not in odd else "heads",
+        f"head {head} of the output is made with head {taken} of the {names[odd[0]]}, and not {right}",
+        witness,
+        f"the heads of {mine} are in another order than those of {others}",
+        "split queries, keys and values in the same way, and keep their heads in one order",
+        (r"flip.*|roll.*|\[.*\]", r"\.(view|reshape|transpose|permute)\(.*", r"rearrange.*"),
+    )
+    return True
+
+
+def _order_of_lanes(inquiry: Inquiry, role: str) -> Any:
+    """The lane of an input that each lane of the output is made of; None where it is not one."""
+    access = inquiry.access
+    lanes = access.count[role]
+    if lanes > _LANES:
+        return None
+    setting = inquiry.settings.plain()
+    arrays = dict(zip("qkv", inquiry.inputs(), strict=True))
+    before = access.forward(arrays["q"], arrays["k"], arrays["v"], setting.arrays)
+    touched = np.zeros((access.count["out"], lanes), bool)
+    for lane in range(lanes):
+        changed = arrays[role].copy()
+        changed[lane] += inquiry.rng.normal(size=changed[lane].shape)
+        now = {**arrays, role: changed}
+        after = access.forward(now["q"], now["k"], now["v"], setting.arrays)
+        touched[:, lane] = moved(before, after, inquiry.tolerance).any(1)
+    return touched.argmax(1) if (touched.sum(1) == 1).all() else None
 
 
 def roles_that_fit(inquiry: Inquiry) -> tuple[str, ...] | None:

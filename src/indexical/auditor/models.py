@@ -68,7 +68,7 @@ def predict(access: Access, model: Model, draw: Draw) -> Any:
             capped = float(model.softcap or 1.0)
             weights = _softmax(access, np.where(allowed, capped * np.tanh(scores / capped), -capped), model.over)
         elif model.weigh is not None:
-            weights = np.where(allowed, model.weigh(np.where(allowed, scores, -np.inf)), 0.0)
+            weights = model.weigh(np.where(allowed, scores, -np.inf))
         elif model.stage == "after":
             weights = _softmax(access, np.where(allowed, scores, -np.inf), model.over) * late
         else:

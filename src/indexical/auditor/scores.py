@@ -12,6 +12,7 @@ from .contract import KERNELS, evaluate
 from .inquiry import Inquiry, number
 from .models import Model, centred, dot, fit_scale, logarithms, predict
 from .observing import Draw, observe, own
+from .signs import slopes_cause
 
 _SCALE = (r"sqrt.*|\*\*\s*-?\s*0\.5.*|\*\* -\.5.*|scale.*", r"matmul.*|einsum.*| @ .*")
 
@@ -162,30 +163,7 @@ def bias_law(inquiry: Inquiry) -> None:
         bias = np.zeros((access.count["out"], access.I, access.J))
     if fits(wanted) or fits(slopes[heads][:, None, None] * distance):
         return
-    scaled = access.D**-0.5
-    reasons = [
-        (-wanted, "the slopes have the wrong sign: far keys are preferred", "add `-slope * (i - j)`"),
-        (0.0, "the bias is not added", "add `-slope * (i - j)` to the scores"),
-        (
-            wanted * scaled,
-            "the bias is added before the scores are scaled, and scaled with them",
-            "scale the scores first",
-        ),
-        (
-            -slopes[::-1][heads][:, None, None] * np.abs(distance),
-            "the slopes are in the reverse order of the heads",
-            "slopes[h] belongs to head h",
-        ),
-        (
-            -slopes[np.zeros_like(heads)][:, None, None] * np.abs(distance),
-            "all heads have the slope of the first",
-            "slopes[h] belongs to head h",
-        ),
-    ]
-    cause, mend = next(
-        ((c, m) for expected, c, m in reasons if fits(expected)),
-        ("the bias is not -slope × distance", "add `-slope * (i - j)`"),
-    )
+    cause, mend = slopes_cause(access, bias, support, slopes, heads)
     expected = centred(access, wanted, support, "key")
     lane, query, key = (int(x) for x in np.unravel_index(np.abs(bias - expected).argmax(), bias.shape))
     seen, right = number(bias[lane, query, key]), number(expected[lane, query, key])

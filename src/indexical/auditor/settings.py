@@ -314,12 +314,12 @@ class Settings:
         for letter in [factor for factor in factors if factor in outs and outs[factor].max() > 0]:
             cause = f"the mask `{name}` of the first point of `{letter}` is used for all"
             yield Mistake(cause, mend, read({letter: "1"}))
-        if len(outs) > 1:
-            sizes = [int(index.max()) + 1 for index in outs.values()]
+        sizes = [int(index.max()) + 1 for index in outs.values()]
+        for shape in (sizes, sizes[::-1]) if len(outs) > 1 else ():
             yield Mistake(
                 f"the mask `{name}` is repeated in another order than heads and examples are packed",
                 "use `repeat_interleave` along the packed axis where the batch is outermost",
-                read({}, np.arange(access.count["out"]).reshape(sizes).transpose().reshape(-1)),
+                read({}, np.arange(access.count["out"]).reshape(shape).transpose().reshape(-1)),
             )
 
 

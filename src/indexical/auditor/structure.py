@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from .access import Direct
-from .diagnosis import explain, other_groups
+from .diagnosis import explain
 from .inquiry import Inquiry, letter_law, number
-from .layouts import reading_that_fits, roles_that_fit
+from .layouts import heads_in_another_order, reading_that_fits, roles_that_fit
 from .models import Model
 from .observing import Draw
 
@@ -76,6 +76,8 @@ def structure(inquiry: Inquiry) -> bool:
     scale = max(1.0, float(np.abs(expected).max()))
     astray = probe.astray > max(1e-6, 0.1 * inquiry.slack) * max(float(np.nanmax(np.abs(probe.full))), 1e-300)
     lanes = _lanes_astray(inquiry, probe)
+    if (astray or lanes) and _split_otherwise(inquiry):
+        return structure(inquiry)
     if astray or lanes:
         _misplaced(inquiry, probe, astray, lanes)
         return False
@@ -96,6 +98,22 @@ def structure(inquiry: Inquiry) -> bool:
             _PRODUCT,
         )
         return False
+    return True
+
+
+def _split_otherwise(inquiry: Inquiry) -> bool:
+    """Whether heads are split from what is projected, and merged again, in another order than usual, but in one and the
+    same; the inquiry goes on in that order then."""
+    access = inquiry.access
+    if not isinstance(access, Direct) or not access.projected or access.ports["q"].part is not None:
+        return False
+    if any(port.reread for port in access.ports.values()):
+        return False
+    reading = reading_that_fits(inquiry)
+    if reading is None or not reading.consistent:
+        return False
+    inquiry.access = access.reread(reading.changes)
+    inquiry.found["packing"] = f"({reading.splits['q'][0]})"
     return True
 
 
@@ -134,9 +152,7 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
     if cause is not None:
         inquiry.report(cause.law, cause.message, witness, cause.cause, cause.mend, cause.hints)
         return
-    regrouped = other_groups(access, draw) if letter is not None else None
-    if regrouped is not None:
-        inquiry.report(regrouped.law, regrouped.message, witness, regrouped.cause, regrouped.mend, regrouped.hints)
+    if letter is not None and heads_in_another_order(inquiry, witness):
         return
     if _read_otherwise(inquiry, witness, letter):
         return
@@ -145,15 +161,11 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         name = {"batch": "examples of the batch are mixed", "heads": "heads are mixed"}.get(
             law, f"points of `{letter}` are mixed"
         )
-        reached = np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0
-        permuted = letter != "b" and bool((reached.sum(1) == 1).all()) and bool((reached.sum(0) == 1).all())
         inquiry.report(
             law,
             name,
             witness,
-            "the heads of the values are in another order than those of queries and keys"
-            if permuted
-            else _mixed(letter),
+            _mixed(letter),
             "transpose before `view` or `reshape`; merge axes only where they are neighbours",
             _LAYOUT,
         )
