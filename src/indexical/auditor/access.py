@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lift.arguments import held_weights
 from .calling import Foreign, Unusable
 from .contract import Contract
 from .layout import Layout, refusal
@@ -177,6 +178,13 @@ class Direct(Access):
         return parts.reshape(self.count["out"], self.I, -1)
 
 
+def has_weights(foreign: Foreign) -> bool:
+    """Whether the callable has weights of its own, or holds a module that does."""
+    return any(x.ndim >= 2 for x in getattr(foreign.target, "parameters", list)()) or bool(
+        held_weights(foreign.original)
+    )
+
+
 # ----------------------------------------------------------------------- roles
 
 
@@ -194,7 +202,7 @@ def find_ports(layouts: Mapping[str, Layout], names: tuple[str, ...], contract: 
         elif "2" in layout.factors and len(layout.factors) > 2:
             for number, role in enumerate("kv"):
                 found[role] = _port(name, layout, role, contract, ("2", number))
-    by_name = {role: name for name in inputs if name not in skip for role in [_role(name)] if role}
+    by_name = {role: name for name in inputs if name not in skip for role in [role_of_name(name)] if role}
     for role in "qkv":
         if role not in found and role in by_name:
             found[role] = _port(by_name[role], inputs[by_name[role]], role, contract)
@@ -213,7 +221,8 @@ def find_ports(layouts: Mapping[str, Layout], names: tuple[str, ...], contract: 
     return found
 
 
-def _role(name: str) -> str | None:
+def role_of_name(name: str) -> str | None:
+    """The role that the name of an argument suggests."""
     word = name.lower().strip("_")
     for role, full in (("q", "quer"), ("k", "key"), ("v", "val")):
         if word in (role, role * 2, f"x{role}", f"{role}s", f"{role}1", f"{role}0") or word.startswith(

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .access import Direct, Port, find_ports
+from .access import Direct, Port, find_ports, has_weights
 from .attention_laws import judge
 from .caching import prefill_law
 from .calling import Foreign, Unusable, stopped
 from .contract import Contract
+from .guessing import guess_axes
 from .inquiry import Inquiry
-from .layout import Layout, infer_sizes, parse_axes, refusal
+from .layout import Layout, check_ranks, infer_sizes, parse_axes, refusal
+from .letters import contract_in_our_letters, in_our_letters, retold
 from .numerics import tell_accuracy, tell_limits
 from .places import owned
 from .projected import judge_projected
@@ -30,7 +32,7 @@ _FEW = 120  # Calls for one recovery of the weights, beyond which all lanes are 
 def audit(
     target: Callable[..., Any],
     example: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
-    axes: Mapping[str, str] | str,
+    axes: Mapping[str, str] | str | None = None,
     contract: Contract | Mapping[str, Any] | None = None,
     *,
     tell: Tell | None = None,
@@ -38,24 +40,32 @@ def audit(
     """Test the laws of attention on a callable, and say which are broken, by which inputs, and why.
 
     `example` has an array for every argument (or is a function from a seed to that), `axes` a layout for each and for
-    `"out"`. What `contract` does not declare is not judged, but is reported as it is found.
+    `"out"`; without `axes`, these are guessed from shapes and names and shown in `found["axes"]`. What `contract` does not declare is not judged, but is reported as it is found.
     """
     started = time.monotonic()
     given: Any = example(0) if callable(example) else example
     if not isinstance(given, Mapping) or not given:
         raise refusal("the example has no arrays", 'pass the arguments by name: `{"q": q, "k": k, "v": v}`')
     agreed = contract if isinstance(contract, Contract) else Contract(**(contract or {}))
-    layouts = parse_axes(axes)
-    strange = [name for name in layouts if name != "out" and name not in given]
+    if axes is None:
+        shown = guess_axes(target, given, None, agreed)
+        assumed = ", ".join(f"{name}={layout}" for name, layout in shown.items())
+    else:
+        shown, assumed = parse_axes(axes), ""
+    strange = [name for name in shown if name != "out" and name not in given]
     if strange:
         raise refusal(f"`axes` names `{strange[0]}`, which the example does not have", f"it has {', '.join(given)}")
+    check_ranks(shown, {name: value.shape for name, value in given.items() if hasattr(value, "shape")})
     foreign = Foreign(target, given)
+    letters = in_our_letters(shown, agreed, has_weights(foreign))
     try:
-        return owned(_audited(foreign, layouts, agreed, tell or (lambda name: None), started), target)
+        agreed = contract_in_our_letters(agreed, letters)
+        report = _audited(foreign, letters.layouts, agreed, tell or (lambda name: None), started)
     except Unusable as problem:
-        return owned(stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started), target)
+        report = stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started)
     finally:
         foreign.restore()
+    return owned(retold(report, letters, assumed or letters.assumed), target)
 
 
 def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract, tell: Tell, started: float) -> Report:
@@ -140,6 +150,7 @@ def _sizes(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract) 
     ]
     if missing:
         out = foreign.prepare()
+        check_ranks({"out": layouts["out"]} if "out" in layouts else {}, {"out": out.shape})
         sizes = infer_sizes(layouts, {**shapes, "out": out.shape}, known)
     return sizes
 
@@ -163,8 +174,7 @@ def _is_value(name: str, layout: Layout) -> bool:
 
 def _projects(foreign: Foreign, ports: Mapping[str, Port]) -> bool:
     """Whether queries, keys and values are still as wide as the model, and are projected inside."""
-    weights = [x for x in getattr(foreign.target, "parameters", list)() if x.ndim >= 2]
-    return bool(weights) and all(port.feature == "c" for port in ports.values())
+    return has_weights(foreign) and all(port.feature == "c" for port in ports.values())
 
 
 def _inquiry(

@@ -50,7 +50,7 @@ def size_of(factor: str, sizes: Mapping[str, int]) -> int:
 
 
 def parse_layout(name: str, text: Any) -> Layout:
-    """`b i (h d)` as a layout."""
+    """`b i (h d)` as a layout. The second of two axes with one letter, as in `n n`, has a mark: `n'`."""
     if not isinstance(text, str) or not re.fullmatch(r"(\s*(\w+|\(\s*\w+(\s+\w+)*\s*\))\s*)*", text):
         raise refusal(f"the axes of `{name}` cannot be read: {text!r}", "axes look like `b h i d`, packed ones `(h d)`")
     dims: list[tuple[str, ...]] = []
@@ -58,9 +58,11 @@ def parse_layout(name: str, text: Any) -> Layout:
     for part in re.findall(r"\([^)]*\)|\w+", text):
         factors = []
         for factor in part.strip("()").split():
-            fresh = f"{factor}#{len(seen)}" if factor.isdigit() and factor in seen else factor
+            fresh = factor
+            if factor in seen:
+                fresh = f"{factor}#{len(seen)}" if factor.isdigit() else f"{factor}'"
             if fresh in seen:
-                raise refusal(f"the axes of `{name}` have `{factor}` twice", "every axis has a letter of its own")
+                raise refusal(f"the axes of `{name}` have `{factor}` too often", "every axis has a letter of its own")
             seen.add(fresh)
             factors.append(fresh)
         dims.append(tuple(factors))
@@ -77,15 +79,19 @@ def parse_axes(axes: Mapping[str, str] | str) -> dict[str, Layout]:
     return {name: parse_layout(name, text) for name, text in axes.items()}
 
 
+def check_ranks(layouts: Mapping[str, Layout], shapes: Mapping[str, Sequence[int]]) -> None:
+    """Refuse layouts that name more or fewer axes than the arrays have."""
+    for name, layout in layouts.items():
+        if name in shapes and len(shapes[name]) != len(layout.dims):
+            message = f"`{name}` has {len(shapes[name])} axes, and `{layout}` names {len(layout.dims)}"
+            raise refusal(message, f"its shape is {tuple(shapes[name])}: name each axis once")
+
+
 def infer_sizes(
     layouts: Mapping[str, Layout], shapes: Mapping[str, Sequence[int]], known: Mapping[str, int]
 ) -> dict[str, int]:
     """The size of every factor, from the shapes of the arrays and what is known already."""
     sizes = dict(known)
-    for name, layout in layouts.items():
-        if name in shapes and len(shapes[name]) != len(layout.dims):
-            message = f"`{name}` has {len(shapes[name])} axes, and `{layout}` names {len(layout.dims)}"
-            raise refusal(message, f"its shape is {tuple(shapes[name])}: name each axis once")
     pending = [
         (name, dim, length)
         for name, layout in layouts.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .access import Direct, Extras, Port, _role
+from .access import Direct, Extras, Port, role_of_name
 from .calling import Foreign, Unusable
 from .contract import Contract
 from .diagnosis import mask_mistake
@@ -23,8 +23,8 @@ def outer_ports(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contr
     position = contract.attends if contract.attends else "i"
     skip = {*contract.masks, contract.documents}
     inputs = [name for name in foreign.example if name in layouts and name not in skip]
-    if all(any(_role(name) == role for name in inputs) for role in "qkv"):
-        chosen = {role: next(name for name in inputs if _role(name) == role) for role in "qkv"}
+    if all(any(role_of_name(name) == role for name in inputs) for role in "qkv"):
+        chosen = {role: next(name for name in inputs if role_of_name(name) == role) for role in "qkv"}
         letters = {"q": position, "k": "j" if "j" in layouts[chosen["k"]].factors else position}
         letters["v"] = letters["k"]
         ports = {role: _outer_port(name, layouts[name], letters[role]) for role, name in chosen.items()}
