@@ -33,6 +33,7 @@ class Port:
     feature: str
     part: tuple[str, int] | None = None
     reread: tuple[str, ...] | None = None
+    columns: tuple[int, ...] = ()  # Where its features stand among those of an array that has others too.
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -146,6 +147,9 @@ class Direct(Access):
             roles = [role for role in "qkv" if self.ports[role].name == name]
             roles.sort(key=lambda role: (self.ports[role].part or ("", 0))[1])
             port = self.ports[roles[0]]
+            if port.columns:
+                made[name] = self._side_by_side({role: values[role] for role in roles})
+                continue
             order = (*port.lanes, port.position, port.feature)
             shaped = [values[role].reshape([self.size(letter) for letter in order]) for role in roles]
             if port.part is None:
@@ -153,6 +157,18 @@ class Direct(Access):
             else:
                 made[name] = self._join(port, np.stack(shaped), (port.part[0], *order))
         return {name: made[name] for name in self.order if name in made}
+
+    def _side_by_side(self, values: Mapping[str, Any]) -> Any:
+        """One array of queries, keys and values that are not as wide as each other."""
+        ports = [self.ports[role] for role in values]
+        parts = []
+        for port, value in zip(ports, values.values(), strict=True):
+            order = (*port.lanes, port.position, port.feature)
+            parts.append(self._join(port, value.reshape([self.size(letter) for letter in order]), order))
+        whole = np.zeros((*parts[0].shape[:-1], sum(len(port.columns) for port in ports)))
+        for port, part in zip(ports, parts, strict=True):
+            whole[..., list(port.columns)] = part
+        return whole
 
     def _join(self, port: Port, value: Any, order: tuple[str, ...]) -> Any:
         if port.reread is None:

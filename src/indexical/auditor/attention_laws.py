@@ -14,7 +14,7 @@ from .inquiry import Inquiry, normalised_over
 from .layouts import heads_in_another_order, query_reading_that_fits
 from .models import Model
 from .observing import Draw, own
-from .positions import rotary_law
+from .positions import rotary_law, scale_at_own_positions
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
 from .signs import capped_late, softmax_twice
@@ -29,10 +29,12 @@ def judge(inquiry: Inquiry) -> None:
     """All laws; those that rest on others are left out where those are broken."""
     if not inquiry.access.aligned:
         inquiry.found["weights"] = "not recovered: the axes of the output do not tell its heads and features"
+        inquiry.cannot("weights", inquiry.found["weights"])
         return
     access = inquiry.access
     if access.count["out"] * access.I * access.count["v"] * access.J > _MOST:
         inquiry.found["weights"] = "not recovered: the example is large, and the callable takes no smaller one"
+        inquiry.cannot("weights", inquiry.found["weights"])
         return
     shrink(inquiry)
     measure_precision(inquiry)
@@ -65,9 +67,10 @@ def judge(inquiry: Inquiry) -> None:
     if not violations or not inquiry.findings:
         bias_law(inquiry)
         if not rotary:
-            if not scale_law(inquiry, draws):
-                _score_law(inquiry, draws, base)
             softcap_law(inquiry)
+            capped = not any(finding.law == "softcap" for finding in inquiry.findings)
+            if capped and not scale_law(inquiry, draws) and not scale_at_own_positions(inquiry):
+                _score_law(inquiry, draws, base)
     additive_law(inquiry)
     if not violations:
         dead_entries(inquiry)
@@ -121,6 +124,11 @@ GENERAL = {
     "alibi": ("the bias of distances is another one", "subtract slope * (i - j) from the scores"),
     "rotary": ("queries and keys are not rotated as declared", "rotate both by their own positions, in one pairing"),
     "gap": ("the mask drops too much", "compare the mask with the relation that is declared"),
+    "groups": (
+        "key heads are repeated in the wrong order: `repeat` (0, 1, 0, 1) where `repeat_interleave` (0, 0, 1, 1) is "
+        "meant",
+        "query head h belongs to key head h // (H / G): use `repeat_interleave(H // G, dim=heads)`",
+    ),
     "rows": (
         "the weights are normalised over something else than the keys that are heard",
         "normalise over the keys, after the mask",

@@ -12,6 +12,7 @@ from .attention_laws import judge
 from .caching import prefill_law
 from .calling import Foreign, Unusable, stopped
 from .contract import Contract
+from .declared import check_groups, check_sizes, not_judged, undecided
 from .guessing import guess_axes
 from .inquiry import Inquiry
 from .layout import Layout, check_ranks, infer_sizes, parse_axes, refusal
@@ -77,22 +78,18 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     found: dict[str, str] = {}
     laws = ["shape", "deterministic", "pure"]
     if any(finding.law == "deterministic" for finding in findings):
-        return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), calls=foreign.calls)
+        left = undecided(contract, laws, {}, findings, layouts)
+        return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), left, foreign.calls, undecided=left)
     foreign.hurry()
     sizes = cut(foreign, layouts, sizes, contract)
     layouts, guessed = _with_heads(layouts, sizes)
     ports = find_ports(layouts, tuple(foreign.example), contract)
     unread: list[str] = []
+    reasons: dict[str, str] = {}
     if ports is None or _projects(foreign, ports):
         more = judge_projected(foreign, layouts, sizes, contract, tell)
         findings += more.findings
-        found, laws, unread = more.found, [*laws, *more.laws], more.unread
-        if unread and not findings:
-            tell("the relation")
-            foreign.restore()
-            inner, claimed = found_inside(foreign.original, foreign.example, layouts, given, contract)
-            findings += inner
-            laws += [f"{law} of the relation" for law in claimed]
+        found, laws, unread, reasons = more.found, [*laws, *more.laws], more.unread, more.reasons
         if not findings:
             tell_accuracy(foreign, {name: plain(value) for name, value in foreign.example.items()}, found)
     else:
@@ -111,6 +108,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
                 continue
             if guessed and any(finding.law in ("layout", "heads", "batch") for finding in inquiry.findings):
                 unread.append("the weights: `c` of the output is not `(h e)`; it seems to be projected")
+                reasons["weights"] = unread[0]
                 break
             findings += inquiry.findings
             if not findings and chosen is sizes:
@@ -120,22 +118,43 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
                 tell_limits(inquiry)
             found = {**inquiry.found, **found}
             laws += [law for law in inquiry.laws if law not in laws]
-    if findings:
+            reasons = {**inquiry.reasons, **reasons}
+    open_laws = {law for _, law in not_judged(contract, laws, layouts)}
+    if not findings and (unread or open_laws):
+        tell("the relation")
+        foreign.restore()
+        told_inside, claimed = found_inside(
+            foreign.original, foreign.example, layouts, given, contract, open_laws, bool(unread)
+        )
+        findings += told_inside
+        laws += [f"{law} of the relation" for law in claimed]
+    elif findings:
         tell("proofs")
         foreign.restore()
         findings = proved(findings, foreign.original, foreign.example, layouts, given, contract)
     seconds = time.monotonic() - started
     told = ranked(findings)
     prove = partial(proved_laws, foreign.original, foreign.example, layouts, given, contract)
+    left = undecided(contract, laws, reasons, told, layouts)
     return Report(
-        name_of(foreign.original), told, found, tuple(laws), tuple(unread), foreign.calls, seconds, prove
+        name_of(foreign.original),
+        told,
+        found,
+        tuple(laws),
+        (*unread, *left),
+        foreign.calls,
+        seconds,
+        prove,
+        undecided=left,
     )
 
 
 def _sizes(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract) -> dict[str, int]:
     """The size of every axis, from the example, what the contract says, and the output where these do not tell."""
     shapes = {name: tuple(value.shape) for name, value in foreign.example.items() if hasattr(value, "shape")}
-    known = {"h": contract.heads} if contract.heads else {}
+    check_sizes(contract, layouts, shapes)
+    packed = any({"g", "h"} <= set(layout.factors) for layout in layouts.values())
+    known = {"h": contract.heads} if contract.heads and not packed else {}
     for name in (contract.documents, *contract.masks):
         if name is not None and name not in foreign.example:
             raise refusal(
@@ -152,6 +171,8 @@ def _sizes(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract) 
         out = foreign.prepare()
         check_ranks({"out": layouts["out"]} if "out" in layouts else {}, {"out": out.shape})
         sizes = infer_sizes(layouts, {**shapes, "out": out.shape}, known)
+    if "h" in sizes and "g" in sizes and not packed:
+        check_groups(contract, sizes["h"], sizes["g"])
     return sizes
 
 

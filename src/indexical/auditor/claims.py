@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..facts.attention import Gather
+from ..facts.attention import Comparison, Gather
 from ..facts.contracts import gather_of
 from ..facts.figures import Known, figure
 from ..facts.lints.scale import scaling
@@ -32,6 +32,8 @@ from .layout import Layout
 from .scores import name_scale, scale_cause
 
 _POINTS = 4000
+# What leaves a product of queries and keys one: all else that is done with them bends it.
+_PRODUCTS = frozenset(("+", "-", "*", "neg", "sin", "cos"))
 _REGIONS = "the regions of the contract"
 _Place = tuple[Known, dict[Coordinate, int]]
 
@@ -135,6 +137,8 @@ class _Relation:
             heard = next((at for at, wanted in places if not all(wanted) and self._heard(at)), None)
             if heard is not None:
                 yield law, Verdict(False, span, f"{self._pair(heard)}, which {law} drops")
+        if self.contract.causal is None and self.contract.window is None:
+            return  # What is not declared may drop more.
         places = self._at_points([claim for _, claim in claims])
         lost = next((at for at, wanted in places if all(wanted) and self._heard(at) is False), None)
         if lost is not None:
@@ -254,8 +258,10 @@ class _Relation:
                 found[name] = rng.integers(0, 2, size=shape)
             elif name in self.contract.masks and self.contract.masks[name] != "additive":
                 found[name] = rng.integers(0, 2, size=shape).astype(bool)
-            else:
+            elif "float" in str(value.dtype):
                 found[name] = rng.normal(size=shape)
+            else:
+                found[name] = np.asarray(value)
         return found
 
     def _sizes(self, arrays: Mapping[str, Any]) -> dict[str, int]:
@@ -274,7 +280,7 @@ class _Relation:
         comparisons = self.view.comparisons(self.gather)
         if self.contract.scale is None or len(comparisons) != 1 or self.gather.weights.score is None:
             return None
-        if self.contract.softcap is None and not self._is_linear(self.gather.weights.score):
+        if not self._is_line(self.gather.weights.score) or not self._compares_projections(comparisons[0]):
             return None
         factors = scaling(self.view, self.gather, comparisons[0])
         arrays = self._arrays(0)
@@ -300,18 +306,43 @@ class _Relation:
                 return Verdict(False, span, witness, *scale_cause(total, wanted, letters["d"], name))
         return Verdict(True, span)
 
-    def _is_linear(self, score: ir.Expr) -> bool:
-        """Whether a score grows by as much for every step of `q·k`."""
+    def _is_line(self, score: ir.Expr) -> bool:
+        """Whether a score grows by as much for every step of `q·k`: of small ones, where a cap is declared."""
+        small, near = (1.0, 1e-6) if self.contract.softcap is None else (1e-3, 1e-4)
         for known, point in islice(self._points([score]), 1):
             values = [
-                figure(self.view.forms, score, point, Known(known.sizes, known.arrays, total))
+                figure(self.view.forms, score, point, Known(known.sizes, known.arrays, total * small))
                 for total in (-1.0, 0.0, 1.0, 2.0)
             ]
             if None in values:
                 return False
             steps = [second - first for first, second in pairwise(values)]
-            return all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
+            return all(math.isclose(step, steps[0], rel_tol=near) for step in steps)
         return False
+
+    def _compares_projections(self, comparison: Comparison) -> bool:
+        """Whether both sides are made of inputs by products and sums alone: where they are normed, or bent otherwise,
+        the numbers on the way are not all of the scale."""
+        waiting = [factor.expr for factor in (*comparison.query_side, *comparison.key_side)]
+        seen: set[str] = set()
+        while waiting:
+            for part in walk(waiting.pop()):
+                if isinstance(part, ir.Map) and part.op not in _PRODUCTS and not part.op.startswith("as "):
+                    bent = part.arguments[1:] if part.op == "/" else part.arguments
+                    if any(self._hangs_on_inputs(argument) for argument in bent):
+                        return False
+                if isinstance(part, ir.Reduce) and part.op not in ("sum", "mean"):
+                    return False
+                if isinstance(part, ir.Normalize):
+                    return False
+                if isinstance(part, ir.Read) and part.tensor in self.view.lets and part.tensor not in seen:
+                    seen.add(part.tensor)
+                    waiting += [clause.body for clause in self.view.lets[part.tensor].clauses]
+        return True
+
+    def _hangs_on_inputs(self, expr: ir.Expr) -> bool:
+        read = {part.tensor for part in walk(expr) if isinstance(part, ir.Read)}
+        return any(name not in self.view.lets for name in self.view.made_of(*read))
 
     def _letters(self) -> dict[str, int]:
         """Sizes by the letters of the axes."""
@@ -374,14 +405,25 @@ class _Relation:
             return None
         for _, query, key in sides(self.view, self.gather):
             if not query.turns or not key.turns:
-                return Verdict(False, (key if query.turns else query).factor.expr.span, "one side is not rotated")
-            mine, theirs = query.rates(self.view), key.rates(self.view)
-            if mine is None or theirs is None or None in mine or None in theirs:
+                turned, still = (query, key) if query.turns else (key, query)
+                # A side that is multiplied by tables turns, perhaps; and what was kept may have been turned before.
+                met = turned.offset(self.view) if turned.turns else None
+                counted = met is not None and met.constant == 0
+                if turned.turns and still.plain and (counted or turned.inputs & still.inputs):
+                    return Verdict(False, still.factor.expr.span, "one side is not rotated")
                 return None
-            half = len(mine) // 2
-            paired = {"half": mine[:half] == mine[half:], "pair": mine[::2] == mine[1::2]}
-            same = bool(np.allclose(np.array(mine, float), np.array(theirs, float)))
+            mine, theirs = query.rates(self.view), key.rates(self.view)
+            if mine is None or theirs is None or None in mine or None in theirs or len(mine) != len(theirs):
+                return None
+            ends = (figure(self.view.forms, bound, {}, len(mine)) for bound in (query.over.lower, query.over.upper))
+            if dict(enumerate(ends)) != {0: 0, 1: len(mine)} or len(mine) % 2:
+                return None
+            one, other = np.array(mine, float), np.array(theirs, float)
+            half = len(one) // 2
+            paired = {"half": np.allclose(one[:half], one[half:]), "pair": np.allclose(one[::2], one[1::2])}
             kind = self.contract.rotary
-            good = same and (kind == "relative" or paired[kind])
-            return Verdict(good, query.factor.expr.span, "features that turn alike are other pairs, or sides differ")
+            good = np.allclose(one, other) and (kind == "relative" or paired[kind])
+            return Verdict(
+                bool(good), query.factor.expr.span, "features that turn alike are other pairs, or sides differ"
+            )
         return None

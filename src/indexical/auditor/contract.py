@@ -55,6 +55,11 @@ class Contract:
         for name, polarity in dict(self.masks).items():
             if polarity not in _POLARITIES:
                 raise refusal(f"the mask `{name}` is {polarity!r}", f"a mask is one of {', '.join(_POLARITIES)}")
+        if self.heads and self.groups and self.heads % self.groups:
+            raise refusal(
+                f"`groups={self.groups}` does not divide `heads={self.heads}`",
+                "`groups` is the number of query heads that share a key head",
+            )
         if self.kernel is not None and self.kernel.replace(" ", "") not in KERNELS:
             raise refusal(f"`kernel={self.kernel!r}` is not known", f"it is one of {', '.join(KERNELS)}")
 

@@ -33,6 +33,9 @@ def locality(inquiry: Inquiry, violations: list[dict[str, Any]]) -> None:
             touched = moved(before, after, inquiry.tolerance)
             any_moved |= bool(touched.any())
             related = access.related[role][:, lane]
+            strange = touched & ~related[:, None]
+            if strange.any() and _only_by_size(inquiry, (q, k, v), role, lane, position, strange, before):
+                touched &= related[:, None]
             _judge_movement(inquiry, violations, role, lane, position, touched, related, allowed)
         if not any_moved and (access.J > 1):
             name = {"q": "queries", "k": "keys"}[role]
@@ -43,6 +46,28 @@ def locality(inquiry: Inquiry, violations: list[dict[str, Any]]) -> None:
                     "witness": f"`{access.ports[role].name}` was replaced, and nothing moved",
                 }
             )
+
+
+def _only_by_size(
+    inquiry: Inquiry, arrays: tuple[Any, Any, Any], role: str, lane: int, position: int, strange: Any, before: Any
+) -> bool:
+    """Whether a query or key moves other heads of its example by its size alone, as where all heads are normed
+    together: with its features in another order, it moves none."""
+    outs, mine = inquiry.access.lanes["out"], inquiry.access.lanes[role]
+    others = [letter for letter in outs if letter not in ("h", "g") and letter in mine]
+    if any((strange.any(1) & (outs[letter] != mine[letter][lane])).any() for letter in others):
+        return False
+    if role == "q" and np.delete(strange, position, 1).any():
+        return False
+    q, k, v = arrays
+    changed = (q if role == "q" else k).copy()
+    changed[lane, position] = np.roll(changed[lane, position], 1)
+    after = inquiry.forward(*((changed, k) if role == "q" else (q, changed)), v, inquiry.settings.plain())
+    touched = moved(before, after, inquiry.tolerance)
+    normed = bool(touched.any()) and not touched[~inquiry.access.related[role][:, lane]].any()
+    if normed:
+        inquiry.found["norm"] = "queries or keys are normed over all heads together"
+    return normed
 
 
 def _judge_movement(
@@ -181,6 +206,9 @@ def reach(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]])
             violations.append(leak(inquiry, lane, query, key, draw.setting, "value"))
         shapes = {name: relation for name, relation in shapes.items() if np.array_equal(heard, allowed & relation)}
         gap = allowed & ~heard & np.isfinite(weights)
+        if gap.any():  # A weight may be too small to be seen: where queries and keys are 0, all are alike.
+            even = inquiry.weights(np.zeros_like(draw.q), np.zeros_like(draw.k), draw.setting)
+            gap &= np.isfinite(even) & ~(np.abs(even) > 0)
         if positions and gap.any():
             lane, query, key = (int(x) for x in np.argwhere(gap)[0])
             violations.append(_gap(inquiry, lane, query, key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,9 +13,11 @@ from ..lift.arguments import held_weights
 from .access import Direct, Extras, Port
 from .calling import Foreign, Unusable, _is_torch
 from .contract import Contract
+from .declared import check_groups
+from .diagnosis import other_groups
 from .inquiry import Inquiry
 from .intercept import Projection, Watch, by_heads, find_roles, watching
-from .layout import Layout, parse_layout
+from .layout import Layout, parse_layout, refusal
 from .outer import Outer
 from .reports import Finding
 from .sanity import plain
@@ -30,6 +32,7 @@ class Outcome:
     found: dict[str, str] = field(default_factory=dict)
     laws: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
 
 
 class Inner(Direct):
@@ -106,33 +109,54 @@ def inside(
     _forget_biases(foreign.target, torch)
     if _wrong_source(outer, roles, events, inquiry):
         return None
-    heads = (
-        contract.heads
-        or _heads(foreign.target)
-        or _found_heads(foreign, outer, roles, events, sizes, contract, weights)
-    )
+    heads = contract.heads or _attribute(foreign.target, _HEADS)
+    if contract.heads:
+        _check_heads(contract, roles, events, _gathered(outer, roles, events, sizes))
+    if not heads:
+        heads = _found_heads(foreign, outer, roles, events, sizes, contract, weights)
     if heads is None:
         outcome.unread.append("what is inside: the number of heads is not declared")
         return None
-    made = _inner_ports(outer, roles, events, int(heads), sizes, contract)
-    if made is None:
+    readings = _inner_ports(outer, roles, events, int(heads), sizes, contract)
+    if not readings:
         outcome.unread.append("what is inside: the projections have other shapes than `b i (h d)`")
         return None
-    ports, inner_sizes = made
-    inner = Inner(foreign, ports, inner_sizes, roles, outer, weights, _parts(events))
-    inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
-    example = _beside(foreign, outer, weights)
-    settings = Settings(inner, contract, inner_layouts, example)
-    each = inner.count["v"] * inner.J <= 120
-    other = Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each)
+    inquiries = []
+    for ports, inner_sizes in readings:
+        inner = Inner(foreign, ports, inner_sizes, roles, outer, weights, _parts(events))
+        inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
+        settings = Settings(inner, contract, inner_layouts, _beside(foreign, outer, weights))
+        each = inner.count["v"] * inner.J <= 120
+        inquiries.append(Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each))
     try:
-        other.forward(*other.inputs(), settings.plain())
+        inquiries[0].forward(*inquiries[0].inputs(), inquiries[0].settings.plain())
     except Unusable:
         outcome.unread.append("what is inside: the projections cannot be replaced")
         return None
+    if len(inquiries) > 1:
+        return _grouped_packing(inquiries, contract, inquiry, outcome)
     if "qkv" in roles:
-        return _packing(other, contract, inquiry, outcome)
-    return other
+        return _packing(inquiries[0], contract, inquiry, outcome)
+    return inquiries[0]
+
+
+def _check_heads(
+    contract: Contract, roles: Mapping[str, str], events: Mapping[str, Projection], gathered: int
+) -> None:
+    """Refuse heads and groups that the widths of the projections contradict."""
+    heads = int(contract.heads or 1)
+    wide = {role: events[name].width for role, name in roles.items()}
+    for words, width in (("the queries are", wide.get("q", 0)), ("the outputs of all heads are", gathered)):
+        if width % heads:
+            raise refusal(
+                f"the contract says {heads} heads, and {words} {width} wide",
+                f"{width} features are not {heads} heads of one width: correct `heads`",
+            )
+    each = wide["q"] // heads if "q" in wide else gathered // heads
+    fused = (wide.get("qkv", 0) - gathered) // 2 if "q" not in wide else 0
+    keys = wide.get("k", wide.get("kv", 0) // 2) or fused
+    if keys and keys % each == 0:
+        check_groups(contract, heads, keys // each)
 
 
 def _beside(foreign: Foreign, outer: Outer, weights: Mapping[int, str]) -> dict[str, Any]:
@@ -192,19 +216,17 @@ def _found_heads(
     """The number of heads under which heads are apart."""
     from .layouts import _queries_stay, _values_arrive
 
-    whole = events[roles.get("q", roles.get("qkv", ""))].width // (1 if "q" in roles else 3)
+    whole = _gathered(outer, roles, events, sizes) if "qkv" in roles else events[roles["q"]].width
     for heads in [size for size in range(1, whole) if whole % size == 0 and whole // size > 1]:
-        made = _inner_ports(outer, roles, events, heads, sizes, contract)
-        if made is None:
-            continue
-        inner = Inner(foreign, made[0], made[1], roles, outer, weights, _parts(events))
-        example = _beside(foreign, outer, weights)
-        inquiry = Inquiry(inner, Settings(inner, contract, {}, example), contract, foreign.original, foreign.tolerance)
-        try:
-            if _values_arrive(inquiry, inner) and _queries_stay(inquiry, inner):
-                return heads
-        except Unusable:
-            return None
+        for made in _inner_ports(outer, roles, events, heads, sizes, contract):
+            inner = Inner(foreign, made[0], made[1], roles, outer, weights, _parts(events))
+            settings = Settings(inner, contract, {}, _beside(foreign, outer, weights))
+            inquiry = Inquiry(inner, settings, contract, foreign.original, foreign.tolerance)
+            try:
+                if _values_arrive(inquiry, inner) and _queries_stay(inquiry, inner):
+                    return heads
+            except Unusable:
+                return None
     return None
 
 
@@ -227,21 +249,16 @@ def _weights(foreign: Foreign, layouts: Mapping[str, Layout]) -> dict[int, str]:
     return found
 
 
-def _heads(target: Any) -> int | None:
-    for name in (
-        "num_heads",
-        "n_heads",
-        "heads",
-        "n_head",
-        "nhead",
-        "num_attention_heads",
-        "h",
-        "nheads",
-        "head_count",
-    ):
-        value = getattr(target, name, None)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
+_HEADS = "num_heads n_heads heads n_head nhead num_attention_heads h nheads head_count".split()
+
+
+def _attribute(target: Any, names: list[str]) -> int | None:
+    """A number that a module, or its configuration, has under one of some names."""
+    for owner in (target, getattr(target, "config", None)):
+        for name in names:
+            value = getattr(owner, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
     return None
 
 
@@ -257,6 +274,9 @@ def _forget_biases(target: Any, torch: Any) -> None:
                     parameter.zero_()
 
 
+Reading = tuple[dict[str, Port], dict[str, int]]  # The ports inside, and the sizes with those of heads and features.
+
+
 def _inner_ports(
     outer: Outer,
     roles: Mapping[str, str],
@@ -264,24 +284,37 @@ def _inner_ports(
     heads: int,
     sizes: Mapping[str, int],
     contract: Contract,
-) -> tuple[dict[str, Port], dict[str, int]] | None:
-    """Layouts of what is projected: those of `x`, its feature replaced by heads and features."""
+) -> list[Reading]:
+    """Layouts of what is projected: those of `x`, its feature replaced by heads and features. Several, where queries,
+    keys and values that are not as wide as each other may stand in one projection in several ways."""
     x = _seen_layout(outer, outer.ports["q"], events[roles.get("q", roles.get("qkv", ""))])
     if "qkv" in roles and "q" not in roles:
-        found = _fused_ports(x, roles["qkv"], events[roles["qkv"]].width, heads, _packing_text(contract.packing))
+        gathered = _gathered(outer, roles, events, sizes)
+        width, packing = events[roles["qkv"]].width, _packing_text(contract.packing)
+        found = list(_fused_ports(x, roles["qkv"], width, heads, gathered // heads, packing))
     else:
         same = outer.ports["k"].name == x.name
         keys = x if same else _seen_layout(outer, outer.ports["k"], events[roles.get("k", roles.get("kv", ""))])
         found = _separate_ports(x, keys, roles, events, heads)
-    if found is None:
-        return None
-    ports, inner = found
-    carried = ports["v"].feature
-    if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner["e"]:
-        return None
-    whole = outer.ports["out"] if "out" not in roles else replace(x, name="out")
-    ports["out"] = Port("out", _repacked(whole, f"h {carried}"), x.position, carried)
-    return ports, {**sizes, "h": heads, **inner}
+    readings = []
+    for ports, inner in found:
+        carried = ports["v"].feature
+        if "out" not in roles and sizes[outer.ports["out"].feature] != heads * inner["e"]:
+            continue
+        whole = outer.ports["out"] if "out" not in roles else replace(x, name="out")
+        ports["out"] = Port("out", _repacked(whole, f"h {carried}"), x.position, carried)
+        readings.append((ports, {**sizes, "h": heads, **inner}))
+    return readings
+
+
+def _gathered(
+    outer: Outer, roles: Mapping[str, str], events: Mapping[str, Projection], sizes: Mapping[str, int]
+) -> int:
+    """How wide the outputs of all heads are together."""
+    if "out" not in roles:
+        return int(sizes[outer.ports["out"].feature])
+    given, merged = events[roles["qkv" if "qkv" in roles else "q"]].given, events[roles["out"]].given
+    return int(merged.numel() * given.shape[-1] // given.numel())
 
 
 def _repacked(port: Port, packed: str) -> Layout:
@@ -290,31 +323,54 @@ def _repacked(port: Port, packed: str) -> Layout:
     return parse_layout("projection", text)
 
 
-def _fused_ports(
-    x: Port, name: str, width: int, heads: int, packing: str
-) -> tuple[dict[str, Port], dict[str, int]] | None:
-    """Queries, keys and values of one projection, and the width of a head."""
-    if width % (3 * heads):
-        return None
-    each = width // (3 * heads)
-    layout = _repacked(x, packing)
-    ports = {role: Port(name, layout, x.position, "d", ("3", number)) for number, role in enumerate("qkv")}
-    return ports, {"d": each, "e": each}
+def _fused_ports(x: Port, name: str, width: int, heads: int, each: int, packing: str) -> Iterator[Reading]:
+    """Queries, keys and values of one projection, and the width of a head; heads may share keys and values."""
+    if width == 3 * heads * each:
+        layout = _repacked(x, packing)
+        ports = {role: Port(name, layout, x.position, "d", ("3", number)) for number, role in enumerate("qkv")}
+        yield ports, {"d": each, "e": each}
+        return
+    groups = (width // each - heads) // 2 if each else 0
+    if groups < 1 or heads % groups or width != (heads + 2 * groups) * each:
+        return
+    for columns in _grouped_columns(heads, groups, each).values():
+        ports = {
+            role: Port(name, _repacked(x, f"{letter} d"), x.position, "d", columns=columns[role])
+            for role, letter in zip("qkv", "hgg", strict=True)
+        }
+        yield ports, {"d": each, "e": each, "g": groups}
+
+
+def _grouped_columns(heads: int, groups: int, each: int) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Where queries, keys and values stand in a fused projection, in the ways that are usual, by name."""
+    share = heads // groups
+    numbers = np.arange((heads + 2 * groups) * each).reshape(-1, each)
+    by_group = numbers.reshape(groups, share + 2, each)
+    pairs = numbers[heads:].reshape(groups, 2, each)
+    ways = {
+        "all queries, all keys, all values": (numbers[:heads], *np.split(numbers[heads:], 2)),
+        "for each group its queries, key and value": (by_group[:, :share], by_group[:, share], by_group[:, share + 1]),
+        "all queries, then a key and a value for each group": (numbers[:heads], pairs[:, 0], pairs[:, 1]),
+    }
+    return {
+        name: {role: tuple(int(at) for at in part.ravel()) for role, part in zip("qkv", parts, strict=True)}
+        for name, parts in ways.items()
+    }
 
 
 def _separate_ports(
     x: Port, y: Port, roles: Mapping[str, str], events: Mapping[str, Projection], heads: int
-) -> tuple[dict[str, Port], dict[str, int]] | None:
+) -> list[Reading]:
     """Queries of one projection, keys and values of one or of two; heads may share those."""
     total = events[roles["q"]].width
     if total % heads:
-        return None
+        return []
     compared = total // heads
     apart = "kv" not in roles
     wide = {role: events[roles[role if apart else "kv"]].width // (1 if apart else 2) for role in "kv"}
     groups = wide["k"] // compared
     if wide["k"] % compared or groups == 0 or heads % groups or wide["v"] % groups:
-        return None
+        return []
     letter = "h" if groups == heads else "g"
     inner = {"d": compared, "e": wide["v"] // groups, **({"g": groups} if letter == "g" else {})}
     ports = {"q": Port(roles["q"], _repacked(x, "h d"), x.position, "d")}
@@ -322,7 +378,7 @@ def _separate_ports(
         packed = f"{letter} {feature}" if apart else f"2 {letter} {feature}"
         part = None if apart else ("2", "kv".index(role))
         ports[role] = Port(roles[role if apart else "kv"], _repacked(y, packed), y.position, feature, part)
-    return ports, inner
+    return [(ports, inner)]
 
 
 def _seen_layout(outer: Outer, port: Port, event: Projection) -> Port:
@@ -343,6 +399,50 @@ def _packing_text(packing: str | None) -> str:
     if packing is None:
         return "3 h d"
     return packing.replace("qkv", "3").replace("(", " ").replace(")", " ").replace("c", "").strip()
+
+
+def _grouped_packing(
+    inquiries: list[Inquiry], contract: Contract, outer: Inquiry, outcome: Outcome
+) -> Inquiry | None:
+    """How a fused projection is split whose heads share keys and values: the way in which values and queries go where
+    they belong; else one in which whole heads do."""
+    from .layouts import _queries_stay, _values_arrive
+
+    def access(inquiry: Inquiry) -> Inner:
+        assert isinstance(inquiry.access, Inner)
+        return inquiry.access
+
+    sizes = access(inquiries[0]).sizes
+    names = list(_grouped_columns(sizes["h"], sizes["g"], sizes["d"]))
+    arriving = [inquiry for inquiry in inquiries if _values_arrive(inquiry, access(inquiry))]
+    fitting = [inquiry for inquiry in arriving if _queries_stay(inquiry, access(inquiry))]
+    chosen = next(iter(fitting or arriving), None)
+    if chosen is None:
+        chosen = next((inquiry for inquiry in inquiries if _whole_heads_arrive(inquiry)), None)
+    if chosen is None:
+        outcome.unread.append("what is inside: how queries, keys and values stand in the fused projection is not known")
+        return None
+    outer.tested("packing")
+    outer.found["packing"] = names[inquiries.index(chosen)]
+    apart = contract.packing is not None and not contract.packing.lstrip("( ").startswith(("3", "q"))
+    if contract.packing is not None and apart != (inquiries.index(chosen) == 1):
+        outer.report(
+            "packing",
+            f"the fused weight is split as {outer.found['packing']}, and not as ({contract.packing})",
+            f"values arrive where they belong with {outer.found['packing']}",
+            "the fused projection is reshaped or split in another order than its weights have",
+            "split it in the order in which the weights stand",
+            (r"chunk.*|split.*|reshape.*|view.*|rearrange.*",),
+        )
+        return None
+    return chosen
+
+
+def _whole_heads_arrive(inquiry: Inquiry) -> bool:
+    """Whether the value of a group arrives in its own features of some heads, and in no others."""
+    q, k, _ = inquiry.inputs()
+    draw = inquiry.observe(q, k, inquiry.settings.plain())
+    return other_groups(inquiry.access, draw) is not None and draw.astray <= 1e-6
 
 
 _PACKINGS = ("3 h d", "h 3 d", "3 d h", "h d 3", "d 3 h", "d h 3")

@@ -30,6 +30,8 @@ class Inquiry:
         self.findings: list[Finding] = []
         self.found: dict[str, str] = {}
         self.laws: list[str] = []
+        self.reasons: dict[str, str] = {}  # Why a law could not be judged, by its name.
+        self.normed = False  # Whether the size of queries and keys has no effect on the scores.
 
     def report(
         self,
@@ -47,6 +49,10 @@ class Inquiry:
     def tested(self, law: str) -> None:
         if law not in self.laws:
             self.laws.append(law)
+
+    def cannot(self, law: str, reason: str) -> None:
+        """Say why a law is not judged, though it may be declared."""
+        self.reasons.setdefault(law, reason)
 
     def inputs(self) -> tuple[Any, Any, Any]:
         return draw_inputs(self.access, self.rng, self.size)

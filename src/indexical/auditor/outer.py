@@ -105,14 +105,15 @@ def outer_laws(inquiry: Inquiry) -> list[Broken]:
     lanes, length = arrays[access.ports["k"].name].shape[:2]
     places = [(lane, position) for lane in _some(lanes, 4) for position in _some(length, 24)]
     found: list[Broken] = []
-    patterns = [(plain, _heard(inquiry, arrays, plain, places, found))]
-    moves = patterns[0][1].any(0)
+    faint = np.zeros((access.I, access.J), bool)
+    patterns = [(plain, _heard(inquiry, arrays, plain, places, found, faint))]
+    moves = patterns[0][1].any(0) | faint
     left_out = sorted(set(range(length)) - {position for _, position in places})
     moves[:, left_out] = inquiry.settings.declared(plain).any(0)[:, left_out]
     inquiry.settings.heard = np.broadcast_to(moves, (access.count["out"], *moves.shape))
     if plain.keeps or inquiry.contract.documents:
         drawn = [inquiry.settings.draw(inquiry.rng) for _ in range(2)]
-        patterns += [(setting, _heard(inquiry, arrays, setting, places, found)) for setting in drawn]
+        patterns += [(setting, _heard(inquiry, arrays, setting, places, found, faint)) for setting in drawn]
     _gaps(inquiry, moves, found)
     if found and not left_out and lanes <= 4:
         named = mask_mistake(inquiry.settings, patterns, itself=not _is_cross(access))
@@ -141,15 +142,17 @@ def _heard(
     setting: Setting,
     places: list[tuple[int, int]],
     found: list[Broken],
+    faint: Any,
 ) -> Any:
-    """Which rows of the output move with which positions of their own lane; what may not move is added to `found`."""
+    """Which rows of the output move with which positions of their own lane; what may not move is added to `found`, and
+    what moves by little to `faint`."""
     access = inquiry.access
     assert isinstance(access, Outer)
     rng = np.random.default_rng(4)
     allowed = inquiry.settings.declared(setting)
     before = access.run(arrays, setting.arrays)
     heard = np.zeros((access.count["out"], access.I, access.J), bool)
-    if np.isnan(before).any() and allowed.any(2).all():
+    if np.isnan(before).any() and inquiry.settings.hears(setting):
         lane, query = (int(x) for x in np.argwhere(np.isnan(before).any(2))[0])
         found.append(
             (
@@ -164,7 +167,9 @@ def _heard(
         changed = {name: arrays[name].copy() for name in {access.ports[role].name for role in "kv"}}
         for each in changed.values():
             each[lane, position] = rng.normal(size=each.shape[2])
-        touched = moved(before, access.run({**arrays, **changed}, setting.arrays), inquiry.tolerance)
+        after = access.run({**arrays, **changed}, setting.arrays)
+        touched = moved(before, after, inquiry.tolerance)
+        faint[:, position] |= moved(before, after, inquiry.tolerance * 1e-6).any(0)
         related = access.related["k"][:, lane][:, None]
         if (touched & ~related).any():
             found.append(_mixing(inquiry, access, touched, lane, position))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from .inquiry import Inquiry, number
 from .models import logarithms
 from .observing import observe
-from .scores import judge_scale
+from .scores import judge_normed, judge_scale, norms
 
 _ROTARY = (r"rot\w*.*|cos.*|sin.*",)
 
@@ -20,14 +21,18 @@ def rotary_law(inquiry: Inquiry) -> bool:
     access, contract = inquiry.access, inquiry.contract
     if contract.rotary is None:
         return False
-    inquiry.tested("rotary")
     rng = np.random.default_rng(11)
     a, b = rng.normal(size=access.D), rng.normal(size=access.D)
     size = (2.0 / access.D) ** 0.5
     values, support = _scores(
         inquiry, np.broadcast_to(a, access.shape("q")) * size, np.broadcast_to(b, access.shape("k")) * size
     )
-    tolerance = max(1e-6, inquiry.slack * 10)
+    if not (support.sum(2) > 1).any():
+        inquiry.cannot("rotary", "no query hears two keys, so that positions do not show")
+        return True
+    inquiry.tested("rotary")
+    # Cosines and sines are often tables in single precision: what they are off by grows with the scores.
+    tolerance = max(1e-6, inquiry.slack * 10) * max(1.0, float(np.ptp(values[support])))
     if not _by_distance(values, support, tolerance):
         _not_relative(inquiry, values, support, tolerance)
         return True
@@ -44,12 +49,10 @@ def rotary_law(inquiry: Inquiry) -> bool:
             _ROTARY,
         )
         return True
-    if not _peak(inquiry, a * size * 2):
+    if not _cancels(inquiry, a * size * 2, tolerance):
         return True
     if contract.rotary in ("half", "pair"):
         _pairing(inquiry, contract.rotary)
-        if not inquiry.findings and not _cancels(inquiry, tolerance):
-            return True
     _scale(inquiry)
     return True
 
@@ -108,38 +111,23 @@ def _not_relative(inquiry: Inquiry, values: Any, support: Any, tolerance: float)
     inquiry.report("rotary", "scores do not depend on the distance alone", witness, cause, mend, _ROTARY)
 
 
-def _peak(inquiry: Inquiry, a: Any) -> bool:
-    """Whether, for equal vectors, the key at the query's own position has the largest score."""
+def _heard_most(inquiry: Inquiry, a: Any) -> str:
+    """Where, for equal vectors, another key than that at the query's own position has the largest score."""
     access = inquiry.access
     values, support = _scores(inquiry, np.broadcast_to(a, access.shape("q")), np.broadcast_to(a, access.shape("k")))
     shift = access.J - access.I
     for lane in range(access.count["out"]):
-        for query in range(access.I):
+        for query in range(max(0, -shift), access.I):
             seen = np.where(support[lane, query], values[lane, query], -np.inf)
             if not support[lane, query, query + shift] or support[lane, query].sum() < 2:
                 continue
             best = int(seen.argmax())
             if seen[best] > seen[query + shift] + 1e-6:
-                witness = (
+                return (
                     f"with equal vectors, {inquiry.out_at(lane, query)} hears key {best} most, and not key "
                     f"{query + shift}, at its own position"
                 )
-                cause = (
-                    "the positions of the queries do not count the keys before them: with a cache, query i is at "
-                    "position i + (J - I)"
-                )
-                if not shift:
-                    cause = "queries and keys are rotated by different positions"
-                inquiry.report(
-                    "rotary",
-                    "a query is not at its own position",
-                    witness,
-                    cause,
-                    "rotate the queries by `i + (J - I)`, the keys by `j`",
-                    _ROTARY,
-                )
-                return False
-    return True
+    return ""
 
 
 def _pairing(inquiry: Inquiry, declared: str) -> None:
@@ -172,9 +160,10 @@ def _pairing(inquiry: Inquiry, declared: str) -> None:
         if best > 1e-5:
             partners[feature] = partner
     if not partners:
+        inquiry.cannot("rotary", "which features turn into each other does not show")
         return
     kinds = {
-        "half": all(other == (feature + half) % D for feature, other in partners.items()),
+        "half": _in_halves(partners, D),
         "pair": all(other == feature ^ 1 for feature, other in partners.items()),
     }
     if kinds[declared]:
@@ -193,6 +182,16 @@ def _pairing(inquiry: Inquiry, declared: str) -> None:
     )
 
 
+def _in_halves(partners: Mapping[int, int], D: int) -> bool:
+    """Whether features turn with those half of the rotated width further: all of them, or some at either end."""
+    step = abs(next(iter(partners.items()))[0] - next(iter(partners.items()))[1])
+    for first in {0, D - 2 * step} if 2 * step <= D else ():
+        turned = {feature: first + (feature - first + step) % (2 * step) for feature in range(first, first + 2 * step)}
+        if all(turned.get(feature) == other for feature, other in partners.items()):
+            return step > 1 or D == 2
+    return False
+
+
 def _own_scores(inquiry: Inquiry, q: Any, k: Any, query: int) -> list[float]:
     """The scores of a query for the key at its own position, from keys that are 0 elsewhere; one a lane, or NaN."""
     access = inquiry.access
@@ -208,14 +207,14 @@ def _own_scores(inquiry: Inquiry, q: Any, k: Any, query: int) -> list[float]:
     return found
 
 
-def _cancels(inquiry: Inquiry, tolerance: float) -> bool:
+def _cancels(inquiry: Inquiry, a: Any, tolerance: float) -> bool:
     """Whether rotations cancel at a query's own position: exchanging its vector and the key's changes nothing."""
     access = inquiry.access
     rng = np.random.default_rng(13)
     query = access.I - 1
     if query + access.J - access.I < 1:
         return True
-    a, b = (rng.normal(size=access.D) * (2.0 / access.D) ** 0.5 for _ in range(2))
+    b = rng.normal(size=access.D) * (2.0 / access.D) ** 0.5
 
     def scores(x: Any, y: Any) -> Any:
         q, k = np.broadcast_to(x, access.shape("q")), np.broadcast_to(y, access.shape("k"))
@@ -225,13 +224,18 @@ def _cancels(inquiry: Inquiry, tolerance: float) -> bool:
     seen = np.isfinite(one) & np.isfinite(two)
     if np.abs(one - two)[seen].max(initial=0.0) <= 10 * tolerance:
         return True
-    cached = access.J > access.I
+    exchanged = "exchanging the vectors of a query and of the key at its position changes the score"
+    cause = "queries and keys are rotated by different positions"
+    if access.J != access.I:
+        cause = (
+            "the positions of the queries do not count the keys before them: with a cache, query i is at position "
+            "i + (J - I)"
+        )
     inquiry.report(
         "rotary",
         "a query is not at its own position",
-        "exchanging the vectors of a query and of the key at its position changes the score: they are turned apart",
-        "queries and keys are rotated by different positions"
-        + (": with a cache, query i is at position i + (J - I)" if cached else ""),
+        _heard_most(inquiry, a) or f"{exchanged}: they are turned apart",
+        cause,
         "rotate the queries by `i + (J - I)`, the keys by `j`",
         _ROTARY,
     )
@@ -239,19 +243,75 @@ def _cancels(inquiry: Inquiry, tolerance: float) -> bool:
 
 
 def _scale(inquiry: Inquiry) -> None:
-    """The scale, from keys that are 0 but at the query's own position, where rotations cancel."""
+    """The scale, from keys that are 0 but at the query's own position, where rotations cancel; then the soft cap."""
+    contract = inquiry.contract
+    pairs, scores = _at_own_positions(inquiry, 1.0 if contract.softcap is None else 0.05)
+    fits = {}
+    for name, norm in [("", lambda q, k: (q, k)), *norms(inquiry)]:
+        x = np.array([q @ k for q, k in map(lambda pair, f=norm: f(*pair), pairs)])
+        value = float((x @ scores) / (x @ x)) if len(x) > 2 else np.nan
+        if np.isfinite(value) and np.abs(scores - value * x).max() < 1e-4 * max(np.abs(scores).max(), 1e-12):
+            fits[name] = value
+    if "" in fits:
+        _cap(inquiry, fits[""])
+        if not any(finding.law == "softcap" for finding in inquiry.findings):
+            judge_scale(inquiry, fits[""])
+    elif fits:
+        judge_normed(inquiry, fits)
+    elif contract.rotary is not None:
+        inquiry.found["score"] = "rotated; not a multiple of q·k at equal positions"
+    inquiry.cannot("scale", "at equal positions the scores are not a multiple of q·k: a norm, a bias, other positions")
+    inquiry.cannot("softcap", "at equal positions small scores are not a multiple of q·k: a norm, a bias")
+
+
+def scale_at_own_positions(inquiry: Inquiry) -> bool:
+    """Whether scores are a multiple of `q·k` where the positions of both are the same; the scale is judged there."""
+    if inquiry.access.I < 2 or inquiry.contract.rotary is not None:
+        return False
+    _scale(inquiry)
+    return "scale" in inquiry.found
+
+
+def _at_own_positions(inquiry: Inquiry, size: float) -> tuple[list[tuple[Any, Any]], Any]:
+    """Queries and the keys at their own positions, and the scores of these."""
     access = inquiry.access
     shift = access.J - access.I
-    found = []
-    for query in range(max(1, -shift), access.I):
+    pairs, scores = [], []
+    for query in range(max(1, 1 - shift), access.I):
         q, k, _ = inquiry.inputs()
+        q, k = q * size, k * size
         for lane, score in enumerate(_own_scores(inquiry, q, k, query)):
             if np.isfinite(score):
-                found.append((q[access.maps["q"][lane], query] @ k[access.maps["k"][lane], query + shift], score))
-    if len(found) > 2:
-        x, y = np.array(found).T
-        value = float((x @ y) / (x @ x))
-        if np.abs(y - value * x).max() < 1e-4 * max(np.abs(y).max(), 1e-12):
-            judge_scale(inquiry, value)
-        else:
-            inquiry.found["score"] = f"rotated; not a multiple of q·k at equal positions ({number(value)})"
+                pairs.append((q[access.maps["q"][lane], query], k[access.maps["k"][lane], query + shift]))
+                scores.append(score)
+    return pairs, np.array(scores)
+
+
+def _cap(inquiry: Inquiry, scale: float) -> None:
+    """The soft cap, where rotations cancel: scores that would be beyond it are as the cap makes them."""
+    if inquiry.contract.softcap is None or not scale or "softcap" in inquiry.laws:
+        return
+    cap = float(inquiry.contract.softcap)
+    pairs, _ = _at_own_positions(inquiry, 1.0)
+    largest = max(abs(q @ k * scale) for q, k in pairs)
+    pairs, seen = _at_own_positions(inquiry, (1.5 * min(cap, 15.0) / largest) ** 0.5)
+    free = np.array([q @ k * scale for q, k in pairs])
+    capped = cap * np.tanh(free / cap)
+    if np.abs(capped - free).max() < 1e-4:
+        inquiry.cannot("softcap", f"a cap of {cap:g} does not show in the weights")
+        return
+    inquiry.tested("softcap")
+    if np.abs(seen - capped).max() <= 1e-4 * cap:
+        return
+    worst = int(np.abs(seen - capped).argmax())
+    inquiry.report(
+        "softcap",
+        f"large scores are not capped at {cap:g}",
+        f"a query has the score {number(seen[worst])} for the key at its own position, and {number(capped[worst])} "
+        "with the cap",
+        "the scores are not capped"
+        if np.abs(seen - free).max() <= 1e-4 * cap
+        else "the scores are capped by another number or function, or before they are scaled",
+        f"`scores = {cap:g} * torch.tanh(scores / {cap:g})`, after the scale and before the mask",
+        (r"tanh.*",),
+    )

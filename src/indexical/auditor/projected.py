@@ -43,6 +43,9 @@ def judge_projected(
         inner_findings = inner.findings
         outcome.found.update(inner.found)
         outcome.laws += inner.laws
+        outcome.reasons = inner.reasons
+    elif outcome.unread:
+        outcome.reasons = {"weights": outcome.unread[0]}
     outcome.findings = [*inquiry.findings, *inner_findings]
     if not inner_findings and not any(finding.law in ("packing", "layout", "source") for finding in outcome.findings):
         for law, message, witness, cause, mend in violations:

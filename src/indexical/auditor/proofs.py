@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,7 @@ _AFTER = (
 )
 _SEEN = "it stands in the relation that the code was read as"
 # Findings of the checker that are told where the weights cannot be asked for, and the laws that they break.
-_ALONE = {"IX402": "normalisation", "IX405": "rows"}
+_ALONE = {"IX402": "normalisation", "IX405": "rows", "IX425": "groups"}
 # The laws that claims of a contract are about.
 _CLAIMED = {"causal", "window", "documents", "regions", "mask", "gap", "scale", "softcap", "alibi", "rotary"}
 # Those that follow for all sizes and values, where others are compared at points.
@@ -107,20 +107,27 @@ def found_inside(
     layouts: Mapping[str, Layout],
     sizes: Mapping[str, int],
     contract: Contract,
+    open_laws: Collection[str],
+    alone: bool,
 ) -> tuple[list[Finding], list[str]]:
-    """The laws that the relation breaks, of a callable whose queries and keys cannot be asked; and all that were
-    told."""
+    """Of the declared laws that are still open, those that the relation breaks; and all that it tells. It is `alone`
+    where queries and keys could not be asked: then the findings of the checker are told too."""
     reading = _read(target, example, layouts)
     if reading is None:
         return [], []
     axes = {name: str(layout) for name, layout in layouts.items()}
-    findings = [told for told in map(_told, findings_of_checker(reading, axes, contract)) if told is not None]
-    claims = verdicts(reading, example, layouts, sizes, contract)
+    checked = findings_of_checker(reading, axes, contract) if alone else []
+    findings = [told for told in map(_told, checked) if told is not None]
+    claims = {
+        law: claim
+        for law, claim in verdicts(reading, example, layouts, sizes, contract).items()
+        if law in open_laws or (alone and claim.holds)
+    }
     for law, claim in claims.items():
         if not claim.holds:
             cause, mend = (claim.cause, claim.mend) if claim.cause else WORDS[law]
             findings.append(Finding(law, claim.witness, _SEEN, cause, mend, claim.span, "proved"))
-    return findings[:1], [law for law in claims if law != "gap"]
+    return findings[:1], list(claims)
 
 
 def _told(diagnostic: Diagnostic) -> Finding | None:
@@ -130,7 +137,8 @@ def _told(diagnostic: Diagnostic) -> Finding | None:
         return Finding("heads", _CROSSED[0], _SEEN, *_CROSSED[1:], span, "proved")
     if diagnostic.code not in _ALONE:
         return None
-    return Finding(_ALONE[diagnostic.code], diagnostic.message, _SEEN, *WORDS["rows"], span, "proved")
+    law = _ALONE[diagnostic.code]
+    return Finding(law, diagnostic.message, _SEEN, *WORDS.get(law, WORDS["rows"]), span, "proved")
 
 
 def _read(target: Callable[..., Any], example: Mapping[str, Any], layouts: Mapping[str, Layout]) -> Reading | None:

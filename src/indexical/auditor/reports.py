@@ -89,10 +89,10 @@ class Finding:
 class Report:
     """The result of an audit: findings, most certain first, and facts that no contract judges.
 
-    `unread` lists what was declared, or is usually judged, and was not, each with its reason. `failure` is set where
-    the callable could not be run, and no law was judged. `parts` has a report for each attention inside a model, named
-    by its module; `equal` are the modules that are like it, and `settings` what was found of it in the words of a
-    contract. `known` are findings that a baseline accepts.
+    `unread` lists what was declared, or is usually judged, and was not, each with its reason; `undecided` are those of
+    them that a contract declares. `failure` is set where the callable could not be run, and no law was judged. `parts`
+    has a report for each attention inside a model, named by its module; `equal` are the modules that are like it, and
+    `settings` what was found of it in the words of a contract. `known` are findings that a baseline accepts.
     """
 
     subject: str
@@ -200,6 +200,7 @@ class Report:
             "laws": list(self.laws),
             "proved": list(self.proved),
             "not_judged": list(self.unread),
+            "undecided": list(self.undecided),
             "failure": None if self.failure is None else self.failure.to_json(),
             "known": [finding.to_json() for finding in self.known],
             "equal": list(self.equal),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .contract import KERNELS, evaluate
 from .inquiry import Inquiry, number
+from .layout import refusal
 from .models import Model, centred, dot, fit_scale, logarithms, predict
 from .observing import Draw, observe, own
+from .rows import EPSILON
 from .signs import slopes_cause
 
 _SCALE = (r"sqrt.*|\*\*\s*-?\s*0\.5.*|\*\* -\.5.*|scale.*", r"matmul.*|einsum.*| @ .*")
@@ -22,19 +24,96 @@ def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
     access, contract = inquiry.access, inquiry.contract
     if contract.rotary is not None:
         return True
+    if contract.softcap is not None:
+        draws = _small(inquiry)
     bias = measured_bias(inquiry)
+    enough = max(1e-3, 20 * inquiry.slack)
     scale, left = fit_scale(access, draws, bias)
-    if not np.isfinite(scale).any() or left > max(1e-3, 20 * inquiry.slack):
-        if np.isfinite(left) and "score" not in inquiry.found:
+    if inquiry.normed or not np.isfinite(scale).any() or left > enough:
+        fits = {}
+        for name, norm in norms(inquiry):
+            value, rest = fit_scale(access, draws, bias, scores=lambda q, k, f=norm: dot(access, access.maps, *f(q, k)))
+            if rest <= enough and np.isfinite(value).all() and np.ptp(value) <= 1e-4 * np.abs(value).max():
+                fits[name] = float(np.median(value))
+        if fits:
+            judge_normed(inquiry, fits)
+        elif np.isfinite(left) and "score" not in inquiry.found:
             inquiry.found["score"] = "not a multiple of q·k (a cap, a norm, positions, or a learned product)"
-        return False
-    inquiry.tested("scale")
+        inquiry.cannot("scale", "the scores are not a multiple of q·k: a norm, positions or a learned product")
+        return bool(fits)
     known = scale[np.isfinite(scale)]
     if np.ptp(known) > max(1e-4, 50 * inquiry.slack) * np.abs(known).max():
         inquiry.found["scale"] = f"{number(known.min())} … {number(known.max())}, one a head"
+        inquiry.cannot("scale", f"every head has a scale of its own: {inquiry.found['scale']}")
         return True
     judge_scale(inquiry, float(np.median(known)))
     return True
+
+
+def _small(inquiry: Inquiry) -> list[Draw]:
+    """Weights where scores are small beside a cap, and are as they would be without one."""
+    plain = inquiry.settings.plain()
+    pairs = [inquiry.inputs()[:2] for _ in range(2)]
+    return [observe(inquiry.access, q * 0.05, k * 0.05, plain, each=False) for q, k in pairs]
+
+
+Norm = Callable[[Any, Any], tuple[Any, Any]]  # Queries and keys as they are compared.
+
+
+def norms(inquiry: Inquiry) -> list[tuple[str, Norm]]:
+    """The usual norms of queries and keys, with the gains of a module where these can be told."""
+    gain = _gain(inquiry)
+    gain = np.ones(inquiry.access.D) if gain is None else gain
+
+    def unit(x: Any) -> Any:
+        return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-30)
+
+    def even(x: Any) -> Any:
+        return unit(x) * x.shape[-1] ** 0.5
+
+    def level(x: Any) -> Any:
+        return x - x.mean(-1, keepdims=True)
+
+    return [
+        ("an RMS norm", lambda q, k: (even(q) * gain, even(k))),
+        ("a norm to length 1", lambda q, k: (unit(q) * gain, unit(k))),
+        ("a layer norm", lambda q, k: (even(level(q)) * gain, even(level(k)))),
+    ]
+
+
+def _gain(inquiry: Inquiry) -> Any:
+    """What the gains of norms multiply each feature of `q·k` by; None where that cannot be told."""
+    named = getattr(inquiry.target, "named_parameters", None)
+    if named is None:
+        return None
+    found = [x.detach().double().cpu().numpy() for name, x in named() if x.ndim == 1 and "bias" not in name]
+    fitting = [x for x in found if x.shape == (inquiry.access.D,)]
+    if all((x == 1).all() for x in found):
+        return np.ones(inquiry.access.D)
+    return fitting[0] * fitting[1] if len(fitting) == len(found) == 2 else None
+
+
+def judge_normed(inquiry: Inquiry, fits: Mapping[str, float]) -> None:
+    """The scale of normed queries and keys, by the norm: a gain that is not known cannot be told from it."""
+    contract = inquiry.contract
+    if contract.scale is None:
+        name, value = next(iter(fits.items()))
+        inquiry.found["scale"] = f"{number(value)}, after {name} of queries and keys"
+        return
+    wanted = evaluate(contract.scale, scale_sizes(inquiry))
+    near = {name: value for name, value in fits.items() if abs(value - wanted) <= 1e-3 * abs(wanted)}
+    name, value = next(iter((near or fits).items()))
+    inquiry.found["scale"] = f"{number(value)}, after {name} of queries and keys"
+    if near:
+        inquiry.tested("scale")
+    elif _gain(inquiry) is None:
+        inquiry.cannot("scale", "queries and keys are normed, and the gain of a norm cannot be told from the scale")
+    else:
+        inquiry.tested("scale")
+        message = f"the scale is {inquiry.found['scale']}, and not {number(wanted)} = {contract.scale}"
+        witness = f"log-weights are {number(value)} × q·k of normed queries and keys, by regression"
+        cause, mend = scale_cause(value, wanted, inquiry.access.D, name_scale(value, scale_sizes(inquiry), 1))
+        inquiry.report("scale", message, witness, cause, mend, _SCALE)
 
 
 def judge_scale(inquiry: Inquiry, value: float) -> None:
@@ -145,24 +224,29 @@ def bias_law(inquiry: Inquiry) -> None:
             inquiry.found["bias"] = "something that does not depend on the queries is added to the scores"
         return
     inquiry.tested("alibi")
-    outs = access.lanes["out"]
     slopes = np.asarray(contract.alibi, float)
-    heads = outs["h"] if "h" in outs else np.zeros(access.count["out"], int)
+    heads = _head_numbers(inquiry)
     if heads.max() >= len(slopes):
-        return
+        raise refusal(
+            f"the contract has {len(slopes)} slopes, and there are {heads.max() + 1} heads", "one slope for each head"
+        )
     support = inquiry.settings.declared(inquiry.settings.plain())
     distance = np.arange(access.J)[None, :] - np.arange(access.I)[:, None] - (access.J - access.I)
     wanted = -slopes[heads][:, None, None] * np.abs(distance)
 
+    near = max(1e-6, inquiry.slack)
+
     def fits(expected: Any) -> bool:
         return bool(
-            np.allclose(bias, centred(access, np.broadcast_to(expected, bias.shape), support, "key"), atol=1e-6)
+            np.allclose(bias, centred(access, np.broadcast_to(expected, bias.shape), support, "key"), atol=near)
         )
 
     if np.ndim(bias) == 0:
         bias = np.zeros((access.count["out"], access.I, access.J))
-    if fits(wanted) or fits(slopes[heads][:, None, None] * distance):
-        return
+    cap = contract.softcap
+    for right in (wanted, slopes[heads][:, None, None] * distance):
+        if fits(right) or (cap is not None and fits(cap * np.tanh(right / cap))):
+            return
     cause, mend = slopes_cause(access, bias, support, slopes, heads)
     expected = centred(access, wanted, support, "key")
     lane, query, key = (int(x) for x in np.unravel_index(np.abs(bias - expected).argmax(), bias.shape))
@@ -174,6 +258,16 @@ def bias_law(inquiry: Inquiry) -> None:
     )
 
 
+def _head_numbers(inquiry: Inquiry) -> Any:
+    """The number of its head in each lane: `h`, or `g` and what is in it."""
+    outs = inquiry.access.lanes["out"]
+    numbers = np.zeros(inquiry.access.count["out"], int)
+    for letter in ("g", "h"):
+        if letter in outs:
+            numbers = numbers * (int(outs[letter].max()) + 1) + outs[letter]
+    return numbers
+
+
 # -------------------------------------------------------------------- soft cap
 
 
@@ -182,22 +276,25 @@ def softcap_law(inquiry: Inquiry) -> None:
     access, contract = inquiry.access, inquiry.contract
     if contract.softcap is None:
         return
-    inquiry.tested("softcap")
     cap = float(contract.softcap)
-    small = []
-    for _ in range(2):
-        q, k, _ = inquiry.inputs()
-        small.append(observe(access, q * 0.05, k * 0.05, inquiry.settings.plain(), each=False))
-    scale, left = fit_scale(access, small, 0.0)
-    if left > 1e-2 or not np.isfinite(scale).all() or not (np.abs(scale) > 0).all():
+    scale, left = fit_scale(access, _small(inquiry), 0.0)
+    if inquiry.normed or left > 1e-2 or not np.isfinite(scale).all() or not (np.abs(scale) > 0).all():
+        inquiry.cannot("softcap", "small scores are not a multiple of q·k: a norm, a bias or a learned product")
         return
     q, k, _ = inquiry.inputs()
     size = np.abs(dot(access, access.maps, q, k) * scale[:, None, None]).max()
     factor = (1.5 * min(cap, 15.0) / size) ** 0.5
     draw = observe(access, q * factor, k * factor, inquiry.settings.plain(), each=False)
     seen = own(access, draw.full)
-    declared = predict(access, Model(inquiry.settings.declared, scale=scale, softcap=cap), draw)
-    if np.allclose(seen, own(access, declared), atol=1e-6):
+    declared, free = (
+        own(access, predict(access, Model(inquiry.settings.declared, scale=scale, softcap=size), draw))
+        for size in (cap, None)
+    )
+    if np.allclose(declared, free, atol=1e-5):
+        inquiry.cannot("softcap", f"a cap of {cap:g} does not show in the weights")
+        return
+    inquiry.tested("softcap")
+    if np.allclose(seen, declared, atol=1e-6):
         return
 
     def misses(size: float | None) -> float:
@@ -210,15 +307,13 @@ def softcap_law(inquiry: Inquiry) -> None:
     mend = f"`scores = {cap:g} * torch.tanh(scores / {cap:g})`, after the scale and before the mask"
     other = min(np.geomspace(cap / 50, cap * 50, 300), key=misses)
     if misses(None) < 1e-6:
-        if cap > 200:
-            return
         cause = "the scores are not capped"
     elif misses(other) < 0.02:
         cause = f"the scores are capped at about {number(float(f'{other:.2g}'))}, and not at {cap:g}"
     else:
         cause = "the scores are capped by another function, or before they are scaled"
-    lane, query, key = (int(x) for x in np.unravel_index(np.abs(seen - own(access, declared)).argmax(), seen.shape))
-    right = number(own(access, declared)[lane, query, key])
+    lane, query, key = (int(x) for x in np.unravel_index(np.abs(seen - declared).argmax(), seen.shape))
+    right = number(declared[lane, query, key])
     place = f"the weight of {inquiry.out_at(lane, query)} for key {key}"
     witness = f"{place} is {number(seen[lane, query, key])}, and {right} with the cap"
     inquiry.report("softcap", f"large scores are not capped at {cap:g}", witness, cause, mend, (r"tanh.*",))
@@ -238,7 +333,12 @@ def kernel_law(inquiry: Inquiry, draws: list[Draw]) -> None:
         raw = dot(access, access.maps, left(draw.q * scale), right(draw.k * scale)) * inquiry.settings.declared(
             draw.setting
         )
-        return raw if free else raw / raw.sum(2, keepdims=True)
+        if free:
+            return raw
+        total, seen = (each.sum(2, keepdims=True) for each in (raw, own(access, draw.full)))
+        with np.errstate(all="ignore"):
+            beside = float(np.nanmedian(np.where(seen > 0, total / seen - total, np.nan)))
+            return raw / (total + (beside if 1e-12 < beside <= EPSILON else 0.0))
 
     def fits(left: Any, right: Any, scale: float = 1.0) -> bool:
         with np.errstate(all="ignore"):

@@ -70,8 +70,7 @@ class Settings:
                     lambda count: np.sort(rng.integers(0, max(2, count // 2), count)),
                     rng,
                 )
-                allowed = self.declared(setting)
-                if (allowed if self.heard is None else allowed & self.heard).any(2).all():
+                if self.hears(setting):
                     return setting
         return self.plain()
 
@@ -117,6 +116,30 @@ class Settings:
     def declared(self, setting: Setting) -> Relation:
         """The pairs of queries and keys that the contract allows."""
         return self.together([component.relation for component in self.components()], setting)
+
+    def hears(self, setting: Setting) -> bool:
+        """Whether every query hears some key, of those that it hears where nothing is masked, in each head that a mask
+        tells apart."""
+        heard = True if self.heard is None else self.heard
+        return all((self.declared(each) & heard).any(2).all() for each in self._by_heads(setting))
+
+    def _by_heads(self, setting: Setting) -> Iterator[Setting]:
+        """The setting, as each of the heads has it whose outputs were mixed before they could be seen apart."""
+        mixed = {name: self._mixed(name) for name in setting.keeps}
+        heads = (setting.keeps[name].shape[axis] for name, axes in mixed.items() for axis in axes)
+        for head in range(max(heads, default=1)):
+            keeps = dict(setting.keeps)
+            for name, axes in mixed.items():
+                for axis in axes:
+                    keep = keeps[name]
+                    keeps[name] = np.broadcast_to(keep.take([head % keep.shape[axis]], axis), keep.shape)
+            yield Setting(keeps, setting.arrays)
+
+    def _mixed(self, name: str) -> tuple[int, ...]:
+        """The axes of a mask that are heads, where the output has none: it is projected, and all heads are in it."""
+        outs = self.access.lanes["out"]
+        factors = self.layouts[name].factors
+        return tuple(axis for axis, factor in enumerate(factors) if factor in ("h", "g") and not {"h", "g"} & set(outs))
 
     def together(self, relations: list[Callable[[Setting], Relation]], setting: Setting) -> Relation:
         result = np.ones((self.access.count["out"], self.access.I, self.access.J), bool)
@@ -264,7 +287,10 @@ class Settings:
         access, factors = self.access, self.layouts[name].factors
 
         def kept(setting: Setting) -> Relation:
-            return access.spread(setting.keeps[name], factors)
+            # A key that some head hears is heard where heads are mixed.
+            keep = setting.keeps[name]
+            mixed = self._mixed(name)
+            return access.spread(np.broadcast_to(keep.any(mixed, keepdims=True), keep.shape), factors)
 
         meaning = {"keep": "True keeps a key", "drop": "True drops a key", "additive": "it is added to the scores"}[
             self.contract.masks[name]
