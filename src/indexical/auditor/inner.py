@@ -14,7 +14,7 @@ from .access import Direct, Extras, Port
 from .calling import Foreign, Unusable, _is_torch
 from .contract import Contract
 from .declared import check_groups
-from .diagnosis import other_groups
+from .diagnosis import groups_in_turn
 from .inquiry import Inquiry
 from .intercept import Projection, Watch, by_heads, find_roles, watching
 from .layout import Layout, parse_layout, refusal
@@ -442,7 +442,10 @@ def _whole_heads_arrive(inquiry: Inquiry) -> bool:
     """Whether the value of a group arrives in its own features of some heads, and in no others."""
     q, k, _ = inquiry.inputs()
     draw = inquiry.observe(q, k, inquiry.settings.plain())
-    return other_groups(inquiry.access, draw) is not None and draw.astray <= 1e-6
+    reached = np.nan_to_num(np.abs(draw.full)).max((1, 3)) > 0
+    lanes = np.arange(inquiry.access.count["v"])
+    orders = [maps["v"] for _, maps in groups_in_turn(inquiry.access) if "v" in maps]
+    return draw.astray <= 1e-6 and any(np.array_equal(reached, lanes == order[:, None]) for order in orders)
 
 
 _PACKINGS = ("3 h d", "h 3 d", "3 d h", "h d 3", "d 3 h", "d h 3")
