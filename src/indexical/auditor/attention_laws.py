@@ -13,7 +13,7 @@ from .hearing import dead_entries, locality, position_shapes, reach
 from .inquiry import Inquiry, normalised_over
 from .layouts import heads_in_another_order, query_reading_that_fits
 from .models import Model
-from .observing import Draw, own
+from .observing import Draw, observe, own
 from .positions import rotary_law, scale_at_own_positions
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
@@ -83,11 +83,14 @@ def _draws(inquiry: Inquiry) -> list[Draw]:
     """Weights for several queries and keys, with and without masks."""
     plain = inquiry.settings.plain()
     varied = bool(plain.keeps) or inquiry.contract.documents is not None
-    draws = [inquiry.observe(*inquiry.inputs()[:2], plain) for _ in range(2 if inquiry.each else 3)]
+    # That each value arrives in its own lane is known by now: all lanes are asked at once, and only the first draw and
+    # the first with masks one by one.
+    draws = [inquiry.observe(*inquiry.inputs()[:2], plain)]
+    draws += [observe(inquiry.access, *inquiry.inputs()[:2], plain, each=False) for _ in range(2)]
     inquiry.settings.heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
-    for _ in range(3 if varied else 0):
+    for turn in range(4 if varied else 0):
         setting = inquiry.settings.draw(inquiry.rng)
-        draws.append(inquiry.observe(*inquiry.inputs()[:2], setting))
+        draws.append(observe(inquiry.access, *inquiry.inputs()[:2], setting, each=inquiry.each and turn == 0))
     return draws
 
 

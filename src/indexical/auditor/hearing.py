@@ -121,13 +121,16 @@ def _judge_movement(
         violations.append(leak(inquiry, at, query, position, inquiry.settings.plain(), "key"))
 
 
+_PLACES = 32  # Queries, and keys, that are moved one at a time.
+
+
 def _places(inquiry: Inquiry, role: str) -> list[tuple[int, int]]:
+    """Lanes and positions to move: all of them, or some, every lane and every position among them."""
     lanes, length, _ = inquiry.access.shape(role)
-    places = [(lane, position) for lane in range(lanes) for position in range(length)]
-    if len(places) > 160:
-        step = len(places) / 160
-        places = sorted({places[int(at * step)] for at in range(160)} | {places[0], places[-1]})
-    return places
+    if lanes * length <= _PLACES:
+        return [(lane, position) for lane in range(lanes) for position in range(length)]
+    turns = range(max(_PLACES, lanes, length) if max(lanes, length) <= 160 else 160)
+    return sorted({(turn % lanes, (turn + turn // lanes) % length) for turn in turns} | {(lanes - 1, length - 1)})
 
 
 def dead_entries(inquiry: Inquiry) -> None:
