@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .running import Run, Side, difference, is_small, nudged
+from .trials import Comparison, Cuts, Part
 
-Part = Callable[[Any], Any]
+Laid = tuple[Any, Part]  # An activation, and the part of it that counts.
 
 
 @dataclass
@@ -18,9 +19,10 @@ class Call:
 
     name: str
     module: Any
-    given: list[Any]
-    returned: list[Any] = field(default_factory=list)
+    given: list[Laid]
+    returned: list[Laid] = field(default_factory=list)
     attends: bool = False  # Each of the queries was weighed against all keys in it.
+    over_queries: bool = False  # And the weights of a key, over the queries, were made to sum to 1.
 
 
 @dataclass
@@ -30,29 +32,29 @@ class Blame:
     name: str = ""
     module: Any = None
     attends: bool = False
+    over_queries: bool = False
     mixes: bool = False  # A module before it moved later positions, and no earlier one: it was causal so far.
 
 
-def bisect(
-    side: Side, runs: tuple[Run, Run], parts: tuple[Part, Part], without: Callable[[Any], bool] | None = None
-) -> Blame:
+def bisect(side: Side, comparison: Comparison, without: Callable[[Any], bool] | None = None) -> Blame:
     """The module whose inputs are the same in the parts that count, and whose output is not: the first, innermost.
     Modules that it is to do `without` may differ, and so may what they return wherever it is handed on."""
-    first, second = (_calls(side, run) for run in runs)
-    rough = _calls(side, runs[0], rounded=True) if is_small(side.model) else first
+    (one, left), (two, right) = comparison.cuts
+    first, second = _calls(side, one, left), _calls(side, two, right)
+    rough = _calls(side, one, left, rounded=True) if is_small(side.model) else first
     if without is not None:
         first, second, rough = (_without(calls, without) for calls in (first, second, rough))
     mixes = False
-    for key, one in first.items():
-        two, nearly = second.get(key), rough.get(key)
-        if two is None or nearly is None or not one.name:
+    for key, call in first.items():
+        other, nearly = second.get(key), rough.get(key)
+        if other is None or nearly is None or not call.name:
             continue
-        if _agree(one.given, two.given, nearly.given, parts) and not _agree(
-            one.returned, two.returned, nearly.returned, parts
-        ):
-            inside = (call for call in first.values() if f"{call.name}.".startswith(f"{one.name}."))
-            return Blame(one.name, one.module, any(call.attends for call in inside), mixes)
-        mixes |= _moves_later(one, two)
+        given = _agree(call.given, other.given, nearly.given)
+        if given and not _agree(call.returned, other.returned, nearly.returned):
+            inside = [each for each in first.values() if f"{each.name}.".startswith(f"{call.name}.")]
+            over = any(each.over_queries for each in inside)
+            return Blame(call.name, call.module, any(each.attends for each in inside), over, mixes)
+        mixes |= _moves_later(call, other)
     return Blame(attends=any(call.attends for call in first.values()), mixes=mixes)
 
 
@@ -62,23 +64,23 @@ def _moves_later(one: Call, two: Call) -> bool:
     return bool(given and returned - given and min(returned) >= min(given))
 
 
-def _moved(first: list[Any], second: list[Any]) -> set[int]:
+def _moved(first: list[Laid], second: list[Laid]) -> set[int]:
     """The positions at which arrays differ clearly."""
     found: set[int] = set()
-    for one, two in zip(first, second, strict=False):
-        if one.shape == two.shape:
+    for (one, _), (two, _) in zip(first, second, strict=False):
+        if one.shape == two.shape and one.numel():
             change = difference(one, two).flatten(2).amax(-1).amax(0)
             found |= set((change > 1e-4 * float(one.abs().max())).nonzero().flatten().tolist())
     return found
 
 
-def _calls(side: Side, run: Run, rounded: bool = False) -> dict[tuple[str, int], Call]:
+def _calls(side: Side, run: Run, cuts: Cuts, rounded: bool = False) -> dict[tuple[str, int], Call]:
     """The calls of one run, by the module's name and how often it was called before, in the order in which they end."""
     calls: list[Call] = []
     with ExitStack() as stack:
         if rounded:
             stack.enter_context(nudged(side.model))
-        start = stack.enter_context(_recorded(side, run, calls))
+        start = stack.enter_context(_recorded(side, run, cuts, calls))
         side.go(run, start)
     found: dict[tuple[str, int], Call] = {}
     times: dict[str, int] = {}
@@ -89,42 +91,43 @@ def _calls(side: Side, run: Run, rounded: bool = False) -> dict[tuple[str, int],
 
 
 def _without(calls: dict[Any, Call], left_out: Callable[[Any], bool]) -> dict[Any, Call]:
-    free = [array for call in calls.values() if left_out(call.module) for array in call.returned]
+    free = [array for call in calls.values() if left_out(call.module) for array, _ in call.returned]
     kept = {key: call for key, call in calls.items() if not left_out(call.module)}
     for call in kept.values():
-        call.given = [x for x in call.given if not any(x.shape == y.shape and bool((x == y).all()) for y in free)]
+        call.given = [
+            (x, part) for x, part in call.given if not any(x.shape == y.shape and bool((x == y).all()) for y in free)
+        ]
     return kept
 
 
-def _agree(first: list[Any], second: list[Any], rough: list[Any], parts: tuple[Part, Part]) -> bool:
+def _agree(first: list[Laid], second: list[Laid], rough: list[Laid]) -> bool:
     """Whether arrays are the same in the parts that count, but for what rounding may change."""
     import torch
 
-    for one, two, nearly in zip(first, second, rough, strict=False):
-        left, right = parts[0](one), parts[1](two)
-        if left.shape != right.shape or not left.numel():
+    for (one, left), (two, right), (nearly, _) in zip(first, second, rough, strict=False):
+        kept, other = left(one), right(two)
+        if kept.shape != other.shape or not kept.numel():
             continue
-        noise = difference(left, parts[0](nearly)) if nearly.shape == one.shape else torch.zeros(1)
-        least = 16 * torch.finfo(left.dtype).eps * float(torch.nan_to_num(left).abs().max())
-        if float(difference(left, right).max()) > max(least, 32 * float(noise.max())):
+        noise = difference(kept, left(nearly)) if nearly.shape == one.shape else torch.zeros(1)
+        least = 16 * torch.finfo(kept.dtype).eps * float(torch.nan_to_num(kept).abs().max())
+        if float(difference(kept, other).max()) > max(least, 32 * float(noise.max())):
             return False
     return True
 
 
 @contextmanager
-def _recorded(side: Side, run: Run, calls: list[Call]) -> Iterator[Callable[[], None]]:
+def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[Callable[[], None]]:
     """The calls of all modules, in the order in which they end; what it gives forgets those made so far."""
     from torch.overrides import TorchFunctionMode
 
     handles = []
     running: list[Call] = []
-    rows, length = run.ids.shape[:2]
-    keys = length + (0 if run.past is None else run.past.shape[1])
+    rows = run.ids.shape[0]
 
-    def arrays(values: Any) -> list[Any]:
-        """Copies of activations: (example, position, …)."""
-        laid = [_laid(value, rows, length) for value in values]
-        return [value.detach().clone() for value in laid if value is not None]
+    def arrays(values: Any) -> list[Laid]:
+        """Copies of activations: (example, position, …), each with the part of it that counts."""
+        laid = [(_laid(value, rows, length), part) for value in values for length, part in cuts.items()]
+        return [(value.detach().clone(), part) for value, part in laid if value is not None]
 
     def before(name: str) -> Callable[..., None]:
         def hook(module: Any, arguments: Any, named: Any) -> None:
@@ -139,9 +142,12 @@ def _recorded(side: Side, run: Run, calls: list[Call]) -> Iterator[Callable[[], 
 
     class Mode(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
-            if running and attends(getattr(function, "__name__", ""), given, length, keys):
+            named = named or {}
+            if running and attends(getattr(function, "__name__", ""), given, set(cuts)):
                 running[-1].attends = True
-            return function(*given, **(named or {}))
+                axis = named.get("dim", given[1] if len(given) > 1 else None)
+                running[-1].over_queries |= axis in (-2, given[0].ndim - 2) and isinstance(axis, int)
+            return function(*given, **named)
 
     for name, module in side.model.named_modules():
         handles.append(module.register_forward_pre_hook(before(name), with_kwargs=True))
@@ -154,16 +160,18 @@ def _recorded(side: Side, run: Run, calls: list[Call]) -> Iterator[Callable[[], 
             handle.remove()
 
 
-def attends(name: str, given: Any, queries: int, keys: int) -> bool:
+def attends(name: str, given: Any, lengths: set[int]) -> bool:
     """Whether a call of a function of PyTorch weighs each of the keys for each of the queries."""
     if not given or not hasattr(given[0], "shape"):
         return False
     if name == "scaled_dot_product_attention":
-        return bool(given[0].shape[-2] == queries and given[1].shape[-2] >= keys)
+        return given[0].shape[-2] in lengths
     if name == "multi_head_attention_forward" or "_transformer_encoder_layer" in name:
         return True
-    square = name == "softmax" and given[0].ndim >= 3
-    return bool(square and given[0].shape[-2] == queries and given[0].shape[-1] >= keys)
+    if name != "softmax" or given[0].ndim < 3:
+        return False
+    queries, keys = given[0].shape[-2:]
+    return bool(queries in lengths and keys >= queries)
 
 
 def _laid(value: Any, rows: int, length: int) -> Any:

@@ -122,6 +122,8 @@ def is_causal(model: Any, label: str = "") -> bool | None:
         return True
     if flags or told[1] is False or told[2] is False:
         return False
+    if any(word in type(model).__name__ for word in ("MaskedLM", "Encoder", "Bert", "BERT")):
+        return False
     names = {type(part).__name__ for part in model.modules()}
     if any(word in name for name in names for word in ("Causal", "GPT", "Decoder")) or _has_triangle(model):
         return True

@@ -7,22 +7,34 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .inputs import said
-from .running import CACHE, Run, Side
+from .running import CACHE, Run, Side, same
 from .sides import padding_token, positions_of
 
 _PADS = 3
 _SHIFT = 9
 
 
+Part = Callable[[Any], Any]
+Cuts = dict[int, Part]  # Of activations with so many positions, the part that counts.
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs, and which parts of them have to be the same."""
+    """Two runs, and which parts of their outputs have to be the same; of activations along other positions too."""
 
     words: str
     first: Run
     second: Run
-    left: Callable[[Any], Any]
-    right: Callable[[Any], Any]
+    left: Part
+    right: Part
+    within: tuple[Cuts, Cuts] = ({}, {})
+
+    @property
+    def cuts(self) -> tuple[tuple[Run, Cuts], tuple[Run, Cuts]]:
+        """The runs, each with the parts of its activations that have to be the same."""
+        first, second = self.within
+        one, two = {self.first.ids.shape[1]: self.left}, {self.second.ids.shape[1]: self.right}
+        return (self.first, first or one), (self.second, second or two)
 
 
 @dataclass
@@ -82,11 +94,11 @@ def _of(side: Side) -> str:
     return f"{side.label}: " if side.label else ""
 
 
-def _rows(start: int, stop: int, example: int = 0) -> Callable[[Any], Any]:
+def _rows(start: int, stop: int, example: int = 0) -> Part:
     return lambda value: value[example : example + 1, start:stop]
 
 
-def _example(number: int) -> Callable[[Any], Any]:
+def _example(number: int) -> Part:
     return lambda value: value[number : number + 1]
 
 
@@ -162,13 +174,24 @@ def _hidden(side: Side, where: str) -> Trial:
     part = _real(side, left)
     words = f"the output at real token {{row}} moves when the {_PADS} masked tokens on the {where} are others"
     given = {side.mask: mask} if side.mask else {}
-    trial.comparisons.append(Comparison(words, Run(one, given), Run(two, given), part, part))
+    trial.comparisons.append(_compared(side, words, Run(one, given), Run(two, given), part, part))
     return trial
 
 
-def _real(side: Side, left: bool) -> Callable[[Any], Any]:
+def _real(side: Side, left: bool) -> Part:
     start = _PADS if left else 0
-    return _rows(start, start + side.ids.shape[1]) if side.aligned else _example(0)
+    return _rows(start, start + side.ids.shape[1])
+
+
+def _compared(side: Side, words: str, first: Run, second: Run, left: Part, right: Part) -> Comparison:
+    """Parts of the output; or the whole of it, and parts of what lies along the input, where it does not."""
+    if side.aligned:
+        return Comparison(words, first, second, left, right)
+    whole = _example(0)
+    lengths = [value.shape[1] for value in side.inputs.values() if getattr(value, "ndim", 0) > 1]
+    rest = {length: whole for length in lengths if length != side.ids.shape[1]}
+    within = ({**rest, first.ids.shape[1]: left}, {**rest, second.ids.shape[1]: right})
+    return Comparison(words.replace("at real token {row} ", ""), first, second, whole, whole, within)
 
 
 def _padded(side: Side, where: str) -> Trial:
@@ -199,14 +222,35 @@ def _padded(side: Side, where: str) -> Trial:
         else:
             given["position_ids"] = counted(mask)
     words = f"the output at real token {{row}} moves when {_PADS} tokens are padded on the {where}"
-    part = _rows(0, side.ids.shape[1]) if side.aligned else _example(0)
-    trial.comparisons.append(Comparison(words, Run(side.ids, alone), Run(padded, given), part, _real(side, left)))
+    one, two = Run(side.ids, alone), Run(padded, given)
+    trial.comparisons.append(_compared(side, words, one, two, _real(side, False), _real(side, left)))
     return trial
 
 
 def _in_chunks(side: Side) -> bool:
     size = said(side.model, "attention_chunk_size")
     return isinstance(size, int) and size < side.ids.shape[1] + _PADS
+
+
+def mask_fault(side: Side) -> tuple[str, str] | None:
+    """What is wrong with how a mask is applied, and the mend, where a side is seen to invert it or to ignore it."""
+    import torch
+
+    if side.mask is None or not side.aligned:
+        return None
+    padded, mask = _laid(side, _filler(side, 1), True)
+    hidden, real = _laid(side, _filler(side, 2), True)[0], padded.clone()
+    real[0, _PADS] = _another(side, 0)
+    full = torch.ones_like(mask)
+    before, other, kept, whole = (
+        side(Run(ids, {side.mask: given}))[:, -1]
+        for ids, given in ((padded, mask), (hidden, mask), (real, mask), (padded, full))
+    )
+    if not same(before, other, side.tolerance) and same(before, kept, side.tolerance):
+        return f"`{side.mask}` is inverted: what it leaves out is heard, and what it keeps is not", "invert the mask"
+    if not same(before, other, side.tolerance) and same(before, whole, side.tolerance):
+        return f"`{side.mask}` changes nothing: it is lost on its way", "join it to the mask that each attention gets"
+    return None
 
 
 def _cached(side: Side) -> Trial:

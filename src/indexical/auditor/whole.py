@@ -18,7 +18,7 @@ from .randomness import randomness
 from .reports import Finding, Report, name_of, place_of, ranked
 from .running import Run, Side, difference, same, tolerance_of
 from .sides import is_causal, sides_of
-from .trials import Comparison, Trial, heard, trials
+from .trials import Comparison, Trial, heard, mask_fault, trials
 
 Tell = Callable[[str], None]
 
@@ -203,8 +203,7 @@ class Audit:
         comparison, words = broken
         if comparison is None:
             return trial.doubt or self._finding(side, trial, words, Blame())
-        runs, parts = (comparison.first, comparison.second), (comparison.left, comparison.right)
-        blame = bisect(side, runs, parts, trial.without)
+        blame = bisect(side, comparison, trial.without)
         if trial.doubt and not (trial.law == "causal" and blame.mixes):
             return trial.doubt
         if trial.of_attention and not blame.attends:
@@ -212,6 +211,11 @@ class Audit:
             return f"{where} does not weigh each key for each query: it is no attention to which this law applies"
         if not self._is_broken_again(side, trial):
             return "it is broken for some inputs and holds for others: no more than rounding is seen"
+        if blame.over_queries:
+            trial.cause = "the softmax is over the queries, and not over the keys"
+            trial.mend = "normalise over the keys: `softmax(dim=-1)` of scores whose last axis is the key"
+        elif trial.law == "causal" or trial.of_attention:
+            trial.cause, trial.mend = mask_fault(side) or (trial.cause, trial.mend)
         return self._finding(side, trial, words, blame)
 
     def _is_broken_again(self, side: Side, trial: Trial) -> bool:
@@ -232,7 +236,7 @@ class Audit:
         where = "in the model itself"
         if module is not None:
             where = f"first broken in `{blame.name}` ({type(module).__name__})"
-        message = f"{trial.message}, in the {side.label}" if side.label else trial.message
+        message = f"{trial.message}, in the {side.label}" if side.label and side.aligned else trial.message
         place = place_of(module if module is not None else self.model)
         return Finding(trial.law, message, witness, f"{where}: {trial.cause}", trial.mend, place, module=blame.name)
 
