@@ -10,7 +10,7 @@ from typing import Any
 from .running import Run, Side, difference, is_small, nudged
 from .trials import Comparison, Cuts, Part
 
-Laid = tuple[Any, Part]  # An activation, and the part of it that counts.
+Laid = tuple[Any, Part]  # An activation, or `None` for all else, and the part of it that counts.
 
 
 @dataclass
@@ -68,7 +68,7 @@ def _moved(first: list[Laid], second: list[Laid]) -> set[int]:
     """The positions at which arrays differ clearly."""
     found: set[int] = set()
     for (one, _), (two, _) in zip(first, second, strict=False):
-        if one.shape == two.shape and one.numel():
+        if one is not None and two is not None and one.shape == two.shape and one.numel():
             change = difference(one, two).flatten(2).amax(-1).amax(0)
             found |= set((change > 1e-4 * float(one.abs().max())).nonzero().flatten().tolist())
     return found
@@ -91,11 +91,12 @@ def _calls(side: Side, run: Run, cuts: Cuts, rounded: bool = False) -> dict[tupl
 
 
 def _without(calls: dict[Any, Call], left_out: Callable[[Any], bool]) -> dict[Any, Call]:
-    free = [array for call in calls.values() if left_out(call.module) for array, _ in call.returned]
+    free = [x for call in calls.values() if left_out(call.module) for x, _ in call.returned if x is not None]
     kept = {key: call for key, call in calls.items() if not left_out(call.module)}
     for call in kept.values():
         call.given = [
-            (x, part) for x, part in call.given if not any(x.shape == y.shape and bool((x == y).all()) for y in free)
+            (None if any(x is not None and x.shape == y.shape and bool((x == y).all()) for y in free) else x, part)
+            for x, part in call.given
         ]
     return kept
 
@@ -105,6 +106,8 @@ def _agree(first: list[Laid], second: list[Laid], rough: list[Laid]) -> bool:
     import torch
 
     for (one, left), (two, right), (nearly, _) in zip(first, second, rough, strict=False):
+        if one is None or two is None or nearly is None:
+            continue
         kept, other = left(one), right(two)
         if kept.shape != other.shape or not kept.numel():
             continue
@@ -127,7 +130,7 @@ def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[C
     def arrays(values: Any) -> list[Laid]:
         """Copies of activations: (example, position, …), each with the part of it that counts."""
         laid = [(_laid(value, rows, length), part) for value in values for length, part in cuts.items()]
-        return [(value.detach().clone(), part) for value, part in laid if value is not None]
+        return [(None if value is None else value.detach().clone(), part) for value, part in laid]
 
     def before(name: str) -> Callable[..., None]:
         def hook(module: Any, arguments: Any, named: Any) -> None:
@@ -146,7 +149,7 @@ def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[C
             if running and attends(getattr(function, "__name__", ""), given, set(cuts)):
                 running[-1].attends = True
                 axis = named.get("dim", given[1] if len(given) > 1 else None)
-                running[-1].over_queries |= axis in (-2, given[0].ndim - 2) and isinstance(axis, int)
+                running[-1].over_queries |= isinstance(axis, int) and axis in (-2, given[0].ndim - 2)
             return function(*given, **named)
 
     for name, module in side.model.named_modules():
@@ -161,7 +164,7 @@ def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[C
 
 
 def attends(name: str, given: Any, lengths: set[int]) -> bool:
-    """Whether a call of a function of PyTorch weighs each of the keys for each of the queries."""
+    """Whether a call of a function of PyTorch weighs each of the keys for each of so many queries."""
     if not given or not hasattr(given[0], "shape"):
         return False
     if name == "scaled_dot_product_attention":
@@ -175,11 +178,16 @@ def attends(name: str, given: Any, lengths: set[int]) -> bool:
 
 
 def _laid(value: Any, rows: int, length: int) -> Any:
-    """An activation with its examples first and its positions second; `None` for all else."""
-    if not hasattr(value, "is_floating_point") or not value.is_floating_point() or value.ndim not in (3, 4):
+    """An activation with its examples first and its positions second; `None` for all else. The length 0 is any."""
+    if not hasattr(value, "is_floating_point") or not value.is_floating_point() or value.ndim < 2:
         return None
-    if value.shape[:2] == (rows, length):
+    first, second = value.shape[:2]
+    if not length:
+        return value if first == rows else value.transpose(0, 1) if second == rows else None
+    if value.ndim not in (3, 4):
+        return None
+    if (first, second) == (rows, length):
         return value
-    if value.shape[0] == rows and value.ndim == 4 and value.shape[2] == length:
+    if first == rows and value.ndim == 4 and value.shape[2] == length:
         return value.transpose(1, 2)
-    return value.transpose(0, 1) if value.shape[:2] == (length, rows) and rows != length else None
+    return value.transpose(0, 1) if (first, second) == (length, rows) else None

@@ -239,7 +239,7 @@ def _watched(tokens: list[Any]) -> Iterator[_Tables]:
         def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
             name = getattr(function, "__name__", "")
             if name == "embedding" and len(given) > 1:
-                look(*given[:3])
+                look(given[0], given[1], (named or {}).get("padding_idx"))
             elif name == "__getitem__":
                 look(given[1], given[0])
             return function(*given, **(named or {}))

@@ -28,9 +28,10 @@ def sides_of(
     decoder = _settled(Side(model, target, inputs, takes, "decoder", second, tell=tell), kind)
     sides = [decoder]
     if _is_ordered(inputs[source]):
-        encoder = Side(model, source, inputs, takes, "encoder", mask, "encoder_last_hidden_state", tell=tell)
+        name = "encoder_last_hidden_state"
+        encoder = _settled(Side(model, source, inputs, takes, "encoder", mask, name, tell=tell), kind)
         heard = Side(model, source, inputs, takes, "decoder", mask, decoder.output, decoder.module, False, tell=tell)
-        sides = [_settled(encoder, kind), heard, decoder]
+        sides = [encoder, heard, decoder] if encoder.aligned else [encoder, decoder]
     return kind, sides
 
 

@@ -12,10 +12,11 @@ from .sides import padding_token, positions_of
 
 _PADS = 3
 _SHIFT = 9
+_AS_WITHOUT = "whether tokens are as without it"
 
 
 Part = Callable[[Any], Any]
-Cuts = dict[int, Part]  # Of activations with so many positions, the part that counts.
+Cuts = dict[int, Part]  # Of activations with so many positions, 0 for any, the part that counts.
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def _batch(side: Side) -> Trial:
         ((3, 0, 4), "the output at position {row} is another at another place in the batch than alone"),
     ):
         batch = Run(torch.cat([side.mate(number) for number in mates]), mates=mates)
-        trial.comparisons.append(Comparison(words, Run(side.ids), batch, _example(0), _example(mates.index(0))))
+        left, right = _example(0), _example(mates.index(0))
+        trial.comparisons.append(Comparison(words, Run(side.ids), batch, left, right, ({0: left}, {0: right})))
     return trial
 
 
@@ -216,9 +218,9 @@ def _padded(side: Side, where: str) -> Trial:
     if left:
         counted = positions_of(side)
         if counted is None:
-            trial.doubt = "the model is given no positions that it heeds, and counts the padding itself"
+            trial.doubt = f"{_AS_WITHOUT}: no positions are given that the model heeds, and it counts the padding"
         elif _in_chunks(side):
-            trial.doubt = "the model attends within chunks, and their borders count the padding"
+            trial.doubt = f"{_AS_WITHOUT}: the model attends within chunks, whose borders count the padding"
         else:
             given["position_ids"] = counted(mask)
     words = f"the output at real token {{row}} moves when {_PADS} tokens are padded on the {where}"

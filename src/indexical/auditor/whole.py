@@ -203,8 +203,10 @@ class Audit:
         comparison, words = broken
         if comparison is None:
             return trial.doubt or self._finding(side, trial, words, Blame())
+        if trial.doubt and trial.law != "causal":
+            return trial.doubt
         blame = bisect(side, comparison, trial.without)
-        if trial.doubt and not (trial.law == "causal" and blame.mixes):
+        if trial.doubt and not blame.mixes:
             return trial.doubt
         if trial.of_attention and not blame.attends:
             where = f"`{blame.name}` ({type(blame.module).__name__})" if blame.module is not None else "the model"
