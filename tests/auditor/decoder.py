@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 WIDTH, HEADS, GROUPS, VOCABULARY = 16, 4, 2, 40
+ANGLES = 100.0 ** (-torch.arange(WIDTH // HEADS // 2) / (WIDTH // HEADS // 2))  # Of one position.
 
 
 class Rotary(nn.Module):
     """The angles of positions, over their features."""
 
     def forward(self, x: Any, at: Any) -> Any:
-        half = WIDTH // HEADS // 2
-        return at[:, :, None] * 100.0 ** (-torch.arange(half).to(x) / half)
+        return at[:, :, None] * ANGLES.to(x)
 
 
 def rotate(x: Any, angle: Any) -> Any:
@@ -38,7 +38,8 @@ class Attention(nn.Module):
         k, v = (p(x).view(b, n, GROUPS, -1).transpose(1, 2) for p in (self.k_proj, self.v_proj))
         if self.bug == "positions" and past is not None:
             at = torch.zeros_like(at)
-        q, k = rotate(q, at), k if self.bug == "queries" else rotate(k, at)
+        late = ANGLES if self.bug == "late" else 0.0
+        q, k = rotate(q, at), k if self.bug == "queries" else rotate(k, at + late)
         if past is not None:
             k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
         cache = (k, v)

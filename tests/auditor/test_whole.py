@@ -15,7 +15,7 @@ def test_a_right_model_breaks_no_law() -> None:
     report = audit_model(Decoder(), length=5)
     assert report.ok, report
     laws = "deterministic", "batch", "causal", "right padding", "left padding", "relative positions", "cached decoding"
-    assert report.laws == laws
+    assert report.laws == (*laws, "rotary")
     assert report.unread == ()
 
 
@@ -27,6 +27,7 @@ def test_a_right_model_breaks_no_law() -> None:
         ("padding", {"left padding"}),
         ("positions", {"cached decoding"}),
         ("queries", {"relative positions"}),
+        ("late", {"rotary"}),
     ],
 )
 def test_a_mistake_is_found_in_its_module(bug: str, laws: set[str]) -> None:
@@ -35,6 +36,7 @@ def test_a_mistake_is_found_in_its_module(bug: str, laws: set[str]) -> None:
     first = report.findings[0]
     assert first.law in laws
     assert "`layers.1.attention` (Attention)" in first.cause, report
+    assert bug != "late" or "keys are rotated 1 position late" in first.cause
     assert first.span is not None
     assert first.span.source.name.endswith("decoder.py")
 

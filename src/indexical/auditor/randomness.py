@@ -32,10 +32,13 @@ def randomness(side: Side, run: Run, worst: float) -> tuple[Finding | None, str]
     def enter(name: str) -> Callable[..., None]:
         return lambda module, given: stack.append((name, module))
 
+    def leave(module: Any, given: Any, returned: Any) -> None:
+        stack.pop()
+
     handles = []
     for name, module in side.model.named_modules():
         handles.append(module.register_forward_pre_hook(enter(name)))
-        handles.append(module.register_forward_hook(lambda module, given, returned: stack.pop() and None))
+        handles.append(module.register_forward_hook(leave))
     try:
         with Mode():
             side.go(run)

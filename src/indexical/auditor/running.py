@@ -212,4 +212,4 @@ def tolerance_of(side: Side, run: Run) -> float:
 
 
 def is_small(model: Any) -> bool:
-    return sum(each.numel() for each in model.parameters()) <= _LARGE
+    return bool(sum(each.numel() for each in model.parameters()) <= _LARGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .inputs import TARGETS, inputs_of, is_whole, reserved, said
@@ -177,5 +178,9 @@ def positions_of(side: Side) -> Callable[[Any], Any] | None:
             back = side(Run(ids, {"position_ids": counts.flip(1) + start}))
             if float(difference(own, back).max()) <= side.tolerance:
                 return None
-            return lambda mask, start=start: (mask.cumsum(1) - 1).clamp(min=0) + start
+            return partial(_counted, start)
     return None
+
+
+def _counted(start: int, mask: Any) -> Any:
+    return (mask.cumsum(1) - 1).clamp(min=0) + start

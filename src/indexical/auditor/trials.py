@@ -282,6 +282,7 @@ def _shifted(side: Side) -> Trial:
         "rotate q and k with the same function, each by its own position",
         without=_is_rotary,
         doubt="positions are scaled by how many there are" if _scales(side.model) else "",
+        of_attention=True,
     )
     length = side.ids.shape[1]
     later = {"position_ids": torch.arange(length)[None] + _SHIFT}

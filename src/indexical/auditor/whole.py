@@ -16,11 +16,13 @@ from .places import owned
 from .promises import Contracts, with_unmatched
 from .randomness import randomness
 from .reports import Finding, Report, name_of, place_of, ranked
+from .rotations import Fault, rotation_fault
 from .running import Run, Side, difference, same, tolerance_of
 from .sides import is_causal, sides_of
 from .trials import Comparison, Trial, heard, mask_fault, trials
 
 Tell = Callable[[str], None]
+_LATER = ("right padding", "left padding", "cached decoding")  # Laws that a wrong rotation breaks as well.
 
 
 def audit_model(
@@ -192,6 +194,26 @@ class Audit:
                     self.unread.append(f"{of}padding and cached decoding: they rest on tokens that see no future")
                     break
                 causal = False
+        if side.aligned and not side.label and "relative positions" not in broken:
+            self._judge_rotations(side)
+
+    def _judge_rotations(self, side: Side) -> None:
+        side.doing = "rotary"
+        self.tell(side.doing)
+        try:
+            fault = rotation_fault(side)
+        except Unusable:
+            return
+        if isinstance(fault, Fault):
+            where = f"first broken in `{fault.name}` ({type(fault.module).__name__})"
+            cause = f"{where}: {fault.cause}"
+            follow = [each for each in self.findings if each.law in _LATER and each.cause.startswith(where)]
+            self.findings = [each for each in self.findings if each not in follow]
+            mend = "rotate q and k with the same function, each by its own position"
+            message = "a query and a key at the same position are not rotated alike"
+            self.findings.append(Finding("rotary", message, fault.witness, cause, mend, place_of(fault.module)))
+        if fault:
+            self.laws.append("rotary")
 
     # ------------------------------------------------------------------ one law
 
