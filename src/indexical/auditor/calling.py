@@ -203,13 +203,13 @@ def _is_patched(module: Any) -> bool:
 
 
 def borrow(module: Any, double: bool) -> Callable[[], None]:
-    """Put a module into evaluation mode, with copies of its numbers, in double precision if wanted; return what makes
-    it again what it was."""
+    """Put a module into evaluation mode, and into double precision if wanted; return what makes it again what it
+    was."""
     restore = kept(module)
     module.eval()
     for each in (*module.parameters(), *module.buffers()):
-        if each.is_floating_point():
-            each.data = each.data.double() if double else each.data.clone()
+        if double and each.is_floating_point():
+            each.data = each.data.double()
     return restore
 
 

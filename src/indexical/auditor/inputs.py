@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ def inputs_of(
 
     restore = borrow(model, double=False)
     try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             return _found(model, length, rows, seed, vocabulary)
     finally:
         restore()
@@ -65,11 +67,7 @@ class Drawing:
 
         self.model, self.length, self.rows, self.given = model, length, rows, vocabulary
         self.generator = torch.Generator().manual_seed(seed)
-        self.takes = {
-            name: item
-            for name, item in inspect.signature(model.forward).parameters.items()
-            if item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD, item.POSITIONAL_ONLY)
-        }
+        self.takes = parameters_of(model)
         self.vocabulary = vocabulary or said(model, "vocab_size") or self._table()
         self.reserved = reserved(model)
 
@@ -250,6 +248,16 @@ def _watched(tokens: list[Any]) -> Iterator[_Tables]:
 
 def is_whole(value: Any) -> bool:
     return hasattr(value, "is_floating_point") and not value.is_floating_point() and value.dtype.itemsize != 1
+
+
+def parameters_of(model: Any) -> dict[str, inspect.Parameter]:
+    """What a model takes by name; nothing where its `forward` does not tell."""
+    try:
+        found = inspect.signature(model.forward).parameters
+    except (TypeError, ValueError):
+        return {}
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    return {name: item for name, item in found.items() if item.kind not in free}
 
 
 def said(model: Any, name: str) -> Any:

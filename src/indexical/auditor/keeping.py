@@ -58,9 +58,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def _numbers(tensor: Any) -> Undo:
-    """Tensors may be written to in place, or be given other numbers of another kind."""
+    """A tensor may be written to in place, or be given other numbers of another kind; parameters are not written to."""
+    import torch
+
     data, version = tensor.data, tensor._version
-    copy = None if tensor.requires_grad or tensor.is_meta else data.clone()
+    copy = None if isinstance(tensor, torch.nn.Parameter) or tensor.is_meta else data.clone()
 
     def restore() -> None:
         if tensor.data_ptr() != data.data_ptr() or tensor.dtype != data.dtype or tensor.shape != data.shape:

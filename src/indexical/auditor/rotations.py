@@ -6,6 +6,7 @@ are not, and are as long as each other, one of them was rotated otherwise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 from .running import Run, Side
 
 _NAMES = (("q_proj", "k_proj"), ("query", "key"), ("wq", "wk"), ("to_q", "to_k"), ("q_lin", "k_lin"), ("q", "k"))
+_WORDS = re.compile(r"rot(ary|ation|ate)|rope|freqs|inv_freq|(^|_)(cos|sin)($|_)", re.IGNORECASE)
 _SHIFTS = (1, -1, 2, -2, 3, -3)
 
 
@@ -29,10 +31,10 @@ class Fault:
 
 def rotation_fault(side: Side) -> Fault | bool:
     """The first module whose queries and keys are not rotated alike; else whether any could be asked."""
-    ids = side.ids[:, :1].expand_as(side.ids).contiguous()
-    pairs = dict(_pairs(side.model))
+    pairs = dict(_pairs(side.model)) if _is_rotary(side.model) else {}
     if not pairs:
         return False
+    ids = side.ids[:, :1].expand_as(side.ids).contiguous()
     sizes = {name: query.shape[-1] for name, (query, _) in _products(side, ids, pairs).items()}
     asked = False
     with _alike(pairs, sizes):
@@ -53,6 +55,13 @@ def rotation_fault(side: Side) -> Fault | bool:
                 words = f"a query and a key at position {at}, from the same numbers, are {apart}"
                 return Fault(name, pairs[name][0], words, _cause(query, key, scale))
     return asked
+
+
+def _is_rotary(model: Any) -> bool:
+    """Whether something in a model is named as rotations are."""
+    names = {text for name, part in model.named_modules() for text in (name, type(part).__name__, *vars(part))}
+    names |= {name for name, _ in model.named_buffers()}
+    return any(_WORDS.search(name) for name in names)
 
 
 def _cause(query: Any, key: Any, scale: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from .inputs import inputs_of as inputs_of
 
 _LARGE = 30_000_000  # Parameters, beyond which the rounding of a model is not measured.
 _PATIENCE = 4.0  # Seconds between two words about what is being done.
+_SLOW = 0.4  # Seconds for one call.
 _NAMES = ("logits", "last_hidden_state")
 CACHE = "past_key_values"
 
@@ -47,12 +49,19 @@ class Side:
     module: Any = None  # The module inside whose output is looked at: the model's own has no positions.
     aligned: bool = True  # The output has a position for each of the input.
     transposed: bool = False  # Positions come first, examples second.
+    causal: bool | None = None  # `None` where nothing tells.
     tolerance: float = 1e-4
     calls: int = 0
     known: dict[Any, Any] = field(default_factory=dict)
     tell: Callable[[str], None] = lambda words: None
     doing: str = ""
     told: float = field(default_factory=time.monotonic)
+    spent: float = 0.0  # Seconds in the model.
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a call takes so long that few of them have to do."""
+        return self.spent > _SLOW * max(self.calls, 1)
 
     @property
     def ids(self) -> Any:
@@ -66,6 +75,7 @@ class Side:
         import torch
 
         self.calls += 1
+        started = time.monotonic()
         if time.monotonic() - self.told > _PATIENCE:
             self.told = time.monotonic()
             self.tell(f"{self.doing}: call {self.calls}")
@@ -80,11 +90,13 @@ class Side:
         if self.module is not None:
             handle = self.module.register_forward_hook(lambda module, _, returned: inside.append(returned))
         try:
-            with torch.no_grad():
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 returned = self.model(**given)
         except Exception as problem:  # Foreign code may raise anything: it is reported, never hidden.
             raise _reported(problem, self.model) from None
         finally:
+            self.spent += time.monotonic() - started
             if handle is not None:
                 handle.remove()
         return returned, self._output(inside[-1] if inside else returned)

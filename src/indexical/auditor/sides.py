@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .inputs import TARGETS, inputs_of, is_whole, reserved, said
+from .inputs import TARGETS, inputs_of, is_whole, parameters_of, said
 from .running import Run, Side, arrays_of, difference
 
 ROWS = 5  # Examples that are drawn: the one that is looked at, and four to go with it in a batch.
@@ -18,7 +17,7 @@ def sides_of(
 ) -> tuple[str, list[Side]]:
     """The kind of a model, and its sides: one, or an encoder, what the decoder hears of it, and a decoder."""
     kind, inputs = _given(given) if given else inputs_of(model, length=length, rows=ROWS, vocabulary=vocabulary)
-    takes = frozenset(inspect.signature(model.forward).parameters)
+    takes = frozenset(parameters_of(model))
     target = next((name for name in TARGETS if name in inputs), None)
     arrays = [name for name, value in inputs.items() if getattr(value, "ndim", 0) > 1]
     source = next(name for name in arrays if name != target)
@@ -73,7 +72,7 @@ def _settled(side: Side, kind: str) -> Side:
     ]
     wanted, side.output = side.output, None
     try:
-        returned, _ = side.call(Run(ids, mates=(0, 1)))
+        returned = side.call(Run(ids, mates=(0, 1)))[0]
     finally:
         for handle in handles:
             handle.remove()
@@ -119,7 +118,8 @@ def is_causal(model: Any, label: str = "") -> bool | None:
         return True
     config = getattr(model, "config", None)
     told = [getattr(config, name, None) for name in ("is_decoder", "causal", "is_causal")]
-    flags = [part.is_causal for part in model.modules() if isinstance(getattr(part, "is_causal", None), bool)]
+    words = [getattr(part, name, None) for part in model.modules() for name in ("is_causal", "is_decoder")]
+    flags = [word for word in words if isinstance(word, bool)]
     if True in told or any(flags):
         return True
     if flags or told[1] is False or told[2] is False:
@@ -156,7 +156,7 @@ def padding_token(side: Side) -> int | None:
     if isinstance(told, int) and told >= 0:
         return told
     tables = [part.padding_idx for part in side.model.modules() if isinstance(part, torch.nn.Embedding)]
-    return next((token for token in tables if token is not None and token in reserved(side.model) | {token}), None)
+    return next((token for token in tables if token is not None), None)
 
 
 def positions_of(side: Side) -> Callable[[Any], Any] | None:

@@ -54,29 +54,30 @@ class Trial:
     of_attention: bool = False  # A law of attention: what weighs no keys is not judged by it.
 
 
-def trials(side: Side, causal: bool | None, unread: list[str]) -> Iterator[Trial]:
-    """The laws of a side; `causal` is `None` where nothing tells whether it is."""
+def trials(side: Side, unread: list[str]) -> Iterator[Trial]:
+    """The laws of a side; what is not judged of it goes into a list."""
     yield _batch(side)
     if not side.aligned:
         return
-    if causal is not False:
-        yield _future(side, causal)
+    if side.causal is not False:
+        yield _future(side)
     if side.mask is not None:
-        yield _hidden(side, "right")
+        if not side.causal:  # Else it is in the future of all that is real.
+            yield _hidden(side, "right")
         yield _padded(side, "right")
         yield _hidden(side, "left")
         yield _padded(side, "left")
     else:
-        if causal:
+        if side.causal:
             yield _padded(side, "right")
         else:
             unread.append(f"{_of(side)}padding on the right: the model takes no mask for it")
         unread.append(f"{_of(side)}padding on the left: the model takes no mask for it")
     if not side.label and "position_ids" in side.takes and _rotates(side.model):
         yield _shifted(side)
-    if causal and CACHE in side.takes:
+    if side.causal and CACHE in side.takes:
         yield _cached(side)
-    elif causal:
+    elif side.causal:
         unread.append(f"{_of(side)}cached decoding: the model takes no `{CACHE}`")
 
 
@@ -122,14 +123,14 @@ def _batch(side: Side) -> Trial:
     return trial
 
 
-def _future(side: Side, causal: bool | None) -> Trial:
+def _future(side: Side) -> Trial:
     trial = Trial(
         "causal",
         "a token sees the future",
         "a mask is missing, late or off by one, or something is normalised over positions",
         "mask the scores with -inf where `j > i`, before the softmax",
         together=True,
-        doubt="" if causal else "the model does not say that it is causal; say `causal=True` (`--causal`) if it is",
+        doubt="" if side.causal else "the model does not say that it is: say it with `causal=True` or `--causal`",
     )
     for at in range(1, side.ids.shape[1]):
         other = side.ids.clone()
@@ -268,7 +269,7 @@ def _cached(side: Side) -> Trial:
         words = f"the output at position {split} + {{row}} differs when the first {split} tokens are cached"
         later = Run(ids[:, split:], past=ids[:, :split])
         trial.comparisons.append(Comparison(words, Run(ids), later, _rows(split, length), _rows(0, length - split)))
-    trial.chains = [list(range(first, length, 2)) for first in (1, 2)]
+    trial.chains = [list(range(first, length, 2)) for first in (1, 2)] if not side.is_slow else [[1, length // 2]]
     return trial
 
 

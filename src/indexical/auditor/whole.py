@@ -160,16 +160,16 @@ class Audit:
         side.tolerance = tolerance_of(side, Run(side.ids))
         of = f"{side.label}: " if side.label else ""
         is_heard = side.label == "decoder" and not side.aligned
-        causal = self.causal if self.causal is not None else is_causal(self.model, side.label)
+        side.causal = self.causal if self.causal is not None else is_causal(self.model, side.label)
         if side.label == "encoder":
-            causal = False
+            side.causal = False
         if not side.aligned and not is_heard:
             self.unread.append(f"{of}the future, padding and cached decoding: {_no_positions(kind)}")
         elif side.module is not None:
             name = next(name for name, part in self.model.named_modules() if part is side.module)
             self.found["judged at"] = f"the output of `{name}`: what the model returns has not every position"
         broken: set[str] = set()
-        for trial in heard(side) if is_heard else trials(side, causal, self.unread):
+        for trial in heard(side) if is_heard else trials(side, self.unread):
             if trial.law in broken:
                 continue
             side.doing = f"{of}{trial.law}"
@@ -189,12 +189,12 @@ class Audit:
             elif finding is not None:
                 broken.add(trial.law)
                 self.findings.append(finding)
-            if trial.law == "causal" and trial.law in broken:
-                if finding is not None and not isinstance(finding, str):
+            if trial.law == "causal":
+                side.causal = finding is None
+                if isinstance(finding, Finding):
                     self.unread.append(f"{of}padding and cached decoding: they rest on tokens that see no future")
                     break
-                causal = False
-        if side.aligned and not side.label and "relative positions" not in broken:
+        if side.aligned and not side.label and not side.is_slow and "relative positions" not in broken:
             self._judge_rotations(side)
 
     def _judge_rotations(self, side: Side) -> None:
@@ -249,7 +249,7 @@ class Audit:
             for name, value in side.inputs.items()
         }
         other = replace(side, inputs=turned, known={}, calls=0)
-        again = heard(other) if side.label == "decoder" and not side.aligned else trials(other, True, [])
+        again = heard(other) if side.label == "decoder" and not side.aligned else trials(other, [])
         alike = [each for each in again if (each.law, each.cause) == (trial.law, trial.cause)]
         found = any(_broken(other, each) is not None for each in alike)
         side.calls += other.calls
