@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .auditing import audit
+from .comparing import compare
 from .contract import Contract
 from .reports import AuditFailed, Finding, Report
 
-__all__ = ["AuditFailed", "Contract", "Finding", "Report", "audit"]
+__all__ = ["AuditFailed", "Contract", "Finding", "Report", "audit", "compare"]

@@ -173,8 +173,9 @@ class Foreign:
         """The output among what was returned: an array, or the first of a tuple or mapping that fits."""
         if hasattr(returned, "dtype"):
             return returned
-        if hasattr(returned, "last_hidden_state"):
-            return returned.last_hidden_state
+        for name in ("last_hidden_state", "logits"):
+            if hasattr(getattr(returned, name, None), "dtype"):
+                return getattr(returned, name)
         if isinstance(returned, Mapping):
             returned = list(returned.values())
         if isinstance(returned, Sequence) and not isinstance(returned, str):

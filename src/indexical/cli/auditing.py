@@ -39,6 +39,11 @@ def audit_command(options: Namespace) -> int:
 
 
 def _answer(options: Namespace) -> int:
+    if options.compare:
+        from .comparing import compare_targets
+
+        compared = {report.subject: report for report in compare_targets(options)}
+        return _told(compared, options, Promises(), refused=False)
     declared = found_promises()
     wanted = _wanted(options, declared)
     reports, refused = {}, False
@@ -113,7 +118,7 @@ def _wanted(options: Namespace, declared: Promises) -> list[Promise]:
 
 def _audited(promise: Promise, options: Namespace) -> Report:
     given = load_target(promise.target)
-    contract = _declared(options, promise.contract)
+    contract = declared_keys(options, promise.contract)
     promise = replace(
         promise,
         contract=contract,
@@ -125,8 +130,8 @@ def _audited(promise: Promise, options: Namespace) -> Report:
     if options.model or promise.example is promise.axes is None:
         return _audit_model(given, promise, options)
     target = built(given)
-    example, axes = _example(promise, target), _axes(promise)
-    report = audit(target, example, axes, read_contract(contract), tell=_tell(False))
+    example, axes = example_of(promise.example, target, promise.library), _axes(promise)
+    report = audit(target, example, axes, read_contract(contract), tell=teller(False))
     return owned(report, target, given)
 
 
@@ -137,7 +142,7 @@ def _audit_model(given: Any, promise: Promise, options: Namespace) -> Report:
     causal = promise.contract.get("causal")
     causal = False if options.bidirectional else None if causal is None else bool(causal)
     length = options.length or promise.length or 7
-    report = audit_model(model, causal=causal, tell=_tell(True), length=length, contracts=promise.contracts)
+    report = audit_model(model, causal=causal, tell=teller(True), length=length, contracts=promise.contracts)
     if report.failure is not None and not options.model:
         print(
             f"ix: {promise.target} was audited as a model, from tokens to logits; one attention is audited with "
@@ -150,8 +155,8 @@ def _audit_model(given: Any, promise: Promise, options: Namespace) -> Report:
 # --------------------------------------------------------------------- examples
 
 
-def _example(promise: Promise, target: Any) -> dict[str, Any]:
-    given = promise.example
+def example_of(given: str | None, target: Any, library: str | None) -> dict[str, Any]:
+    """An array for every argument, by name: of a file, or from a function."""
     if given is None:
         raise Usage("--example inputs.npz: an array for every argument is needed")
     if ":" in given and not Path(given).exists():
@@ -163,7 +168,7 @@ def _example(promise: Promise, target: Any) -> dict[str, Any]:
     loaded = load(given)
     if not isinstance(loaded, dict):
         raise Usage(f"--example {given}: a .npz file has an array for every argument, by name")
-    return arrays_for(target, loaded, promise.library)
+    return arrays_for(target, loaded, library)
 
 
 def _axes(promise: Promise) -> str:
@@ -172,7 +177,7 @@ def _axes(promise: Promise) -> str:
     return promise.axes
 
 
-def _declared(options: Namespace, promised: Mapping[str, Any]) -> dict[str, Any]:
+def declared_keys(options: Namespace, promised: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a contract: what is promised, then those of a file, then those of the command line."""
     values = dict(promised)
     if options.contract is not None:
@@ -237,7 +242,7 @@ def _write_promises(reports: Mapping[str, Report], wanted: Sequence[Promise], op
     print(f"ix: wrote {FILE}", file=sys.stderr)
 
 
-def _tell(model: bool) -> Callable[[str], None]:
+def teller(model: bool) -> Callable[[str], None]:
     """A function that shows the current test on the standard error: on a terminal, or for a whole model."""
     started = time.monotonic()
     patience = 1.0 if sys.stderr.isatty() else 5.0 if model else float("inf")

@@ -40,7 +40,8 @@ ON_OTHERS = (
         (
             "Exits 0 where all was judged and no law is broken, 1 where one is, 2 where the code does not run or the "
             "command is at fault. examples: ix audit model.py:build; ix audit package.module:Module --example "
-            "inputs.npz --axes 'x=b i c, out=b i c' --causal --heads 8"
+            "inputs.npz --axes 'x=b i c, out=b i c' --causal --heads 8; ix audit --compare eager.py:Attention "
+            "flash.py:Attention"
         ),
         (
             given(
@@ -54,6 +55,8 @@ ON_OTHERS = (
             flag("--model", "a whole model, from tokens to logits: the default without --example and --axes"),
             flag("--bidirectional", "of a model: every token may hear every other"),
             given("--length N", "of a model: tokens (default: 7)", type=int),
+            flag("--compare", "whether two targets, or one in several --settings, compute the same numbers"),
+            given("--settings NAMES", "with --compare: how one model attends, like eager,sdpa,flex"),
             flag("--init", "write ix-audit.toml, which declares what was found"),
             flag("--strict", "exit 1 also where something that is declared was not judged"),
             given("--baseline FILE", "accept the findings that it knows; new ones fail"),

@@ -139,7 +139,7 @@ def called(target: Any, *arguments: Any) -> Any:
     if not isinstance(target, type) and (hasattr(target, "eval") or not callable(target)):
         return target
     name = getattr(target, "__qualname__", "it")
-    missing = _missing(target, len(arguments))
+    missing = missing_arguments(target, len(arguments))
     if missing:
         raise Usage(
             f"`{name}` takes {', '.join(missing)}: for a model, name a function that builds it without arguments; for "
@@ -152,7 +152,7 @@ def called(target: Any, *arguments: Any) -> Any:
         raise Usage(f"{call} raises {_first_line(problem)}; name a function that builds it without arguments") from None
 
 
-def _missing(target: Any, given: int) -> list[str]:
+def missing_arguments(target: Any, given: int) -> list[str]:
     """The arguments that a callable needs, beyond so many."""
     try:
         parameters = list(inspect.signature(target).parameters.values())[given:]
