@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from ..lift.flex import flex_by_definition
 from .calling import Unusable, _reported
 from .inputs import inputs_of as inputs_of
 
@@ -90,7 +91,7 @@ class Side:
         if self.module is not None:
             handle = self.module.register_forward_hook(lambda module, _, returned: inside.append(returned))
         try:
-            with torch.no_grad(), warnings.catch_warnings():
+            with torch.no_grad(), warnings.catch_warnings(), flex_by_definition():
                 warnings.simplefilter("ignore")
                 returned = self.model(**given)
         except Exception as problem:  # Foreign code may raise anything: it is reported, never hidden.

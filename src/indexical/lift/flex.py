@@ -12,7 +12,8 @@ _MODULE = "torch.nn.attention.flex_attention"
 
 @contextmanager
 def flex_by_definition() -> Iterator[None]:
-    """A context in which FlexAttention is neither compiled nor a kernel, where it was loaded at all."""
+    """A context in which FlexAttention is neither compiled nor a kernel, where it was loaded at all: not by itself, nor
+    by whoever calls it."""
     library: Any = sys.modules.get(_MODULE)
     if library is None or not hasattr(library, "flex_attention_hop"):
         yield
@@ -20,7 +21,8 @@ def flex_by_definition() -> Iterator[None]:
     kept = library._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, library.flex_attention_hop
     library._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, library.flex_attention_hop = True, _attention
     try:
-        yield
+        with sys.modules["torch"].compiler.set_stance("force_eager"):
+            yield
     finally:
         library._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG, library.flex_attention_hop = kept
 
