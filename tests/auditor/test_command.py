@@ -30,7 +30,7 @@ import torch
 
 class Leaks(torch.nn.Module):
     def forward(self, x):
-        return x + x.mean(1, keepdim=True)
+        return x.cumsum(1) + x.mean(0, keepdim=True)
 
 
 class Model(torch.nn.Module):
@@ -64,13 +64,9 @@ def number():
     return 3
 
 
-class Wide(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
+class Odd(torch.nn.Module):
     def forward(self, x):
-        return self.linear(x)
+        raise KeyError("words")
 '''
 
 Captured = pytest.CaptureFixture[str]
@@ -136,7 +132,7 @@ def test_a_model_needs_no_option_and_several_are_audited(folder: Path, capsys: C
         (("small_models.py:raises",), "`raises()` raises ValueError: no weights"),
         (("small_models.py:number",), "is no module of PyTorch"),
         (("small_models.py:Model",), "`Model` takes block"),
-        (("small_models.py:Wide",), "--example inputs.npz"),
+        (("small_models.py:Odd",), "--model --example inputs.npz"),
         (("small_model.py:right",), "did you mean `small_models.py`"),
         ((), "name what to audit"),
         (("small_models.py:right", "--length", "2"), "too few"),
@@ -152,8 +148,8 @@ def test_files_of_one_name_and_of_packages_are_told_apart(folder: Path, capsys: 
     for name in ("old", "new"):
         room = folder / name
         (room / "pack").mkdir(parents=True)
-        leak = "x.mean(1, keepdim=True)" if name == "new" else "0.0"
-        block = f"import torch\n\nclass Block(torch.nn.Module):\n    def forward(self, x):\n        return x + {leak}\n"
+        leak = "x.mean(0, keepdim=True)" if name == "new" else "0.0"
+        block = f"import torch\n\nclass Block(torch.nn.Module):\n    def forward(self, x):\n        return x.cumsum(1) + {leak}\n"
         model = MODELS + "\n\ndef build():\n    return Model(Block())\n"
         (room / "layer.py").write_text(block, encoding="utf-8")
         (room / "model.py").write_text("from layer import Block\n" + model, encoding="utf-8")
@@ -252,9 +248,9 @@ def test_a_place_outside_of_the_directory_is_told_and_not_linked() -> None:
 
 def test_a_baseline_accepts_what_is_known_and_tells_what_is_gone(folder: Path, capsys: Captured) -> None:
     assert main(["audit", "small_models.py:wrong", "--write-baseline", "known.json"]) == 0
-    assert "known: Model: causal" in capsys.readouterr().out
+    assert "known: Model: batch" in capsys.readouterr().out
     text = (folder / "known.json").read_text(encoding="utf-8")
-    assert [entry["law"] for entry in json.loads(text)["known"]] == ["causal"]
+    assert [entry["law"] for entry in json.loads(text)["known"]] == ["batch"]
     moved = "# A line more.\n\n" + MODELS
     (folder / "small_models.py").write_text(moved, encoding="utf-8")
     assert main(["audit", "small_models.py:wrong", "--baseline", "known.json", "--format", "json"]) == 0
@@ -262,10 +258,10 @@ def test_a_baseline_accepts_what_is_known_and_tells_what_is_gone(folder: Path, c
     assert (report["findings"], len(report["known"]), report["proved"]) == ([], 1, [])
     both = ["small_models.py:wrong", "small_models.py:hidden", "--causal"]
     assert main(["audit", *both, "--baseline", "known.json"]) == 1
-    mended = MODELS.replace("x.mean(1, keepdim=True)", "x")
+    mended = MODELS.replace("x.mean(0, keepdim=True)", "x")
     (folder / "small_models.py").write_text(mended, encoding="utf-8")
     assert main(["audit", "small_models.py:wrong", "--baseline", "known.json"]) == 0
-    assert "not found any more: small_models.py:wrong in `block`: causal" in capsys.readouterr().err
+    assert "not found any more: small_models.py:wrong in `block`: batch" in capsys.readouterr().err
     assert (folder / "known.json").read_text(encoding="utf-8") == text
 
 
@@ -317,7 +313,7 @@ def test_the_summary_of_pytest_has_the_first_finding(folder: Path) -> None:
     result = subprocess.run(command, capture_output=True, encoding="utf-8", env={**os.environ, "COLUMNS": "200"})
     assert result.returncode == 1
     summary = result.stdout.partition("short test summary info")[2].splitlines()[1]
-    head = "FAILED test_it.py::test_model - indexical.AuditFailed: Model: causal: "
+    head = "FAILED test_it.py::test_model - indexical.AuditFailed: Model: batch: "
     assert summary.startswith(head), result.stdout
     assert summary.endswith("(small_models.py:6)")
     assert "first broken in `block` (Leaks)" in result.stdout
@@ -329,7 +325,7 @@ def test_a_model_that_is_right_gives_its_report(folder: Path) -> None:
     import small_models
 
     assert assert_model(small_models.right(), length=4).ok
-    with pytest.raises(AuditFailed, match=r"^Model: causal: "):
+    with pytest.raises(AuditFailed, match=r"^Model: batch: "):
         assert_model(small_models.wrong(), length=4)
     strange = assert_model(small_models.right(), length=4, contracts={"x.*": {"heads": 2}})
     assert strange.undecided
@@ -400,7 +396,7 @@ def test_declared_targets_are_audited_without_naming_them(folder: Path, capsys: 
         ('[[target]]\nname = "a.py:A"\nhead = 2', "has no key `head`"),
         ('[[target]]\nname = "a.py:A"\nwindow = 0', "no number of keys"),
         ('[[target]]\nname = "a.py:A"\nlength = "7"', "it is a number"),
-        ('[[target]]\nname = "a.py:A"\naxes = "x=b i c"', "give both"),
+        ('[[target]]\nname = "a.py:A"\naxes = "x=b i c"', "axes and no example"),
         ('[[target]]\nname = "a.py:A"\n[target.modules."x.*"]\nheadz = 2', "has no key `headz`"),
         ('[[target]]\nname = "a.py:A"\n[target.modules]\nx = 2', "is no table"),
         ('[[target]]\nname = "a.py:A"\n[[target]]\nname = "a.py:A"', "declared twice"),

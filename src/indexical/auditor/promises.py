@@ -74,8 +74,8 @@ def _promise(values: Any) -> Promise:
             )
         read_contract(keys)
     own = {name: values[name] for name in ("example", "axes", "library", "length") if name in values}
-    if ("example" in own) != ("axes" in own):
-        raise refusal(f"the target `{target}` has one of `example` and `axes`", "give both, or for a model neither")
+    if "axes" in own and "example" not in own:
+        raise refusal(f"the target `{target}` has axes and no example", 'add one: `example = "inputs.npz"`')
     return Promise(target, contract, modules, **own)
 
 

@@ -130,8 +130,8 @@ def _audited(promise: Promise, options: Namespace) -> Report:
     if options.model or promise.example is promise.axes is None:
         return _audit_model(given, promise, options)
     target = built(given)
-    example, axes = example_of(promise.example, target, promise.library), _axes(promise)
-    report = audit(target, example, axes, read_contract(contract), tell=teller(False))
+    example = example_of(promise.example, target, promise.library)
+    report = audit(target, example, promise.axes, read_contract(contract), tell=teller(False))
     return owned(report, target, given)
 
 
@@ -142,11 +142,13 @@ def _audit_model(given: Any, promise: Promise, options: Namespace) -> Report:
     causal = promise.contract.get("causal")
     causal = False if options.bidirectional else None if causal is None else bool(causal)
     length = options.length or promise.length or 7
-    report = audit_model(model, causal=causal, tell=teller(True), length=length, contracts=promise.contracts)
+    inputs = None if promise.example is None else example_of(promise.example, model, promise.library)
+    told = {"causal": causal, "length": length, "contracts": promise.contracts}
+    report = audit_model(model, inputs, tell=teller(True), **told)
     if report.failure is not None and not options.model:
         print(
-            f"ix: {promise.target} was audited as a model, from tokens to logits; one attention is audited with "
-            "--example inputs.npz --axes 'x=b i c, out=b i c'",
+            f"ix: {promise.target} runs on no inputs that were drawn for it: give some with --model --example "
+            "inputs.npz; one attention is audited with --example inputs.npz and --axes 'x=b i c, out=b i c'",
             file=sys.stderr,
         )
     return owned(report, model, given)
@@ -169,12 +171,6 @@ def example_of(given: str | None, target: Any, library: str | None) -> dict[str,
     if not isinstance(loaded, dict):
         raise Usage(f"--example {given}: a .npz file has an array for every argument, by name")
     return arrays_for(target, loaded, library)
-
-
-def _axes(promise: Promise) -> str:
-    if not promise.axes:
-        raise Usage("--axes 'x=b i c, out=b i c': say what the axes of each array are")
-    return promise.axes
 
 
 def declared_keys(options: Namespace, promised: Mapping[str, Any]) -> dict[str, Any]:

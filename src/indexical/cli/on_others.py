@@ -33,8 +33,8 @@ ON_OTHERS = (
         "auditing:audit_command",
         "the laws of attention on code written elsewhere: what is broken, by which inputs, why",
         (
-            "Test the laws of attention on a whole model and every attention inside it; or with --example and --axes "
-            "on one function or module. What no contract declares is reported as it is found, and not judged. Without "
+            "Test the laws of attention on a whole model and every attention inside it; or with --example on one "
+            "function or module. What no contract declares is reported as it is found, and not judged. Without "
             "a target, all are audited that [tool.indexical.audit] of pyproject.toml, or ix-audit.toml, declares."
         ),
         (
@@ -50,9 +50,9 @@ ON_OTHERS = (
                 nargs="*",
             ),
             given("--example FILE", "of one attention: a .npz file, or module:function that gives arrays by name"),
-            given("--axes AXES", "of one attention: like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e'"),
+            given("--axes AXES", "of the example: like 'q=b h i d, k=b h j d, v=b h j e, out=b h i e' (else guessed)"),
             LIBRARY,
-            flag("--model", "a whole model, from tokens to logits: the default without --example and --axes"),
+            flag("--model", "a whole model: the default without --example; with it, on these inputs"),
             flag("--bidirectional", "of a model: every token may hear every other"),
             given("--length N", "of a model: tokens (default: 7)", type=int),
             flag("--compare", "whether two targets, or one in several --settings, compute the same numbers"),
