@@ -152,6 +152,7 @@ class Report:
     def check(self, strict: bool = False) -> None:
         """Raise with the text of the report where a law is broken, or the callable does not run; with `strict`, also
         where something that is declared was not judged."""
+        __tracebackhide__ = True
         if not self.ok or (strict and any(report.undecided for report in self.everything)):
             raise AuditFailed(self)
 
