@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -19,9 +20,18 @@ import torch
 from indexical.auditor import AuditFailed, Finding, Report, baseline
 from indexical.auditor.formats import FORMATS
 from indexical.auditor.places import is_own, owned
-from indexical.auditor.promises import Promise, contract_for, declared_from, fits, read_promises, with_unmatched
+from indexical.auditor.promises import (
+    Promise,
+    contract_for,
+    declared_from,
+    fits,
+    read_promises,
+    settings_of,
+    with_unmatched,
+)
 from indexical.cli import main
 from indexical.cli.auditing import status
+from indexical.cli.parser import build_parser
 from indexical.testing import assert_model
 
 MODELS = '''
@@ -430,3 +440,23 @@ def test_init_writes_what_the_next_run_reads(folder: Path, capsys: Captured) -> 
     assert main(["audit"]) == 1
     assert main(["audit", "--init", "small_models.py:right"]) == 2
     assert "is there already" in capsys.readouterr().err
+
+
+def test_settings_are_what_was_declared_and_what_can_be() -> None:
+    found = {"reach": "a window of 3 keys, causal", "scale": "0.353553 = 1/sqrt(8), the width of all heads"}
+    settings = settings_of({"heads": 2, "masks": {"m": "keep"}}, found)
+    assert settings == {"heads": 2, "window": 3, "causal": True, "scale": "1/sqrt(8)"}
+    assert settings_of({"scale": 1.0}, {"reach": "every key", "scale": "0.2 … 0.5, one a head"}) == {"scale": 1.0}
+
+
+def test_hooks_and_workflows_run_commands_that_there_are() -> None:
+    root = Path(__file__).resolve().parent.parent.parent
+    hooks = (root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
+    entries = re.findall(r"^- id: (\S+)$.*?^  entry: ix (.+)$", hooks, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in entries] == ["ix-check", "ix-fmt", "ix-audit"]
+    page = (root / "docs" / "audit.md").read_text(encoding="utf-8")
+    commands = [words for _, words in entries] + re.findall(r"- run: ix (.+)$", page, re.MULTILINE)
+    assert "audit --strict --format github" in commands
+    for words in commands:
+        files = ["x.ix"] if not words.startswith("audit") else []
+        assert build_parser().parse_args([*words.split(), *files]).command

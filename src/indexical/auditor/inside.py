@@ -15,7 +15,7 @@ from .auditing import audit
 from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
-from .promises import Contracts, contract_for
+from .promises import Contracts, contract_for, settings_of
 from .reports import Report
 
 Tell = Callable[[str], None]
@@ -138,7 +138,10 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
     findings = tuple(replace(finding, module=site.name) for finding in made.findings)
     told = (*made.unread, *first.unread)
     found = {**empty.found, **made.found}
-    return replace(made, subject=names[0], equal=empty.equal, found=found, unread=told, findings=findings)
+    settings = settings_of(first.contract, made.found)
+    return replace(
+        made, subject=names[0], equal=empty.equal, found=found, unread=told, findings=findings, settings=settings
+    )
 
 
 # ----------------------------------------------------------------------------------------------- what is asked

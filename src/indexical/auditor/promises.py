@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from .contract import Contract, read_contract
+from ..diagnostics import Error
+from .contract import Contract, evaluate, read_contract
 from .layout import refusal
 from .reports import Report
 
@@ -124,6 +126,27 @@ def with_unmatched(report: Report, contracts: Contracts) -> Report:
 
 
 # ---------------------------------------------------------------- writing
+
+
+def settings_of(contract: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, Any]:
+    """What an attention is, in the words of a contract: what was declared of it, and what was found beside that and can
+    be declared. Its masks are arguments, which a model hands to it."""
+    made = {name: value for name, value in contract.items() if name != "masks"}
+    reach = found.get("reach", "")
+    window = re.fullmatch(r"a window of (\d+) keys, causal", reach)
+    if window is not None:
+        made.setdefault("window", int(window[1]))
+    if window is not None or reach == "causal: j <= i":
+        made.setdefault("causal", True)
+    number, equals, expression = found.get("scale", "").partition(" = ")
+    if equals and "scale" not in made:
+        expression = expression.partition(",")[0]
+        try:
+            if math.isclose(evaluate(expression, {}), float(number), rel_tol=1e-4):
+                made["scale"] = expression
+        except (Error, ValueError):
+            pass
+    return made
 
 
 def declared_from(report: Report, promise: Promise, head: str = "tool.indexical.audit.") -> str:

@@ -223,7 +223,8 @@ def parts_rows(parts: tuple[Report, ...]) -> list[tuple[str, str, str, str]]:
     rows = [("module", "laws judged", "verdict", "as found")]
     for part in parts:
         settings = ", ".join(f"{name} {_setting(value)}" for name, value in part.settings.items())
-        rows.append((part.name, str(len(part.laws)), part.verdict, settings))
+        verdict = part.verdict if part.laws or part.told else "not judged"
+        rows.append((part.name, str(len(part.laws)), verdict, settings))
     return rows
 
 
