@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from .contract import Contract
 from .layout import Layout, refusal
 
 Extras = Mapping[str, Any]
+CACHED = r"(^|_)(past|cache|cached|prev|previous|prefix)(_|$)"  # In the names of arrays that are a cache.
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,13 @@ class Port:
     part: tuple[str, int] | None = None
     reread: tuple[str, ...] | None = None
     columns: tuple[int, ...] = ()  # Where its features stand among those of an array that has others too.
+
+    @property
+    def own(self) -> Layout:
+        """The layout without the axis that tells queries, keys and values of one array apart."""
+        taken = self.part[0] if self.part else ""
+        dims = (tuple(factor for factor in dim if factor != taken) for dim in self.layout.dims)
+        return Layout(tuple(dim for dim in dims if dim))
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -58,6 +67,11 @@ class Access:
         self.related = {role: self._relation(role) for role in ("q", "k", "v")}
         self.aligned = out.feature == v.feature and all((self.related[role].sum(1) == 1).all() for role in "qkv")
         self.maps = {role: self.related[role].argmax(1) for role in "qkv"}
+
+    @property
+    def shifts(self) -> tuple[int, ...]:
+        """By how many positions keys and values are apart in common mistakes."""
+        return (1, -1)
 
     def size(self, factor: str) -> int:
         return int(factor.partition("#")[0]) if factor[0].isdigit() else self.sizes[factor]
@@ -151,7 +165,10 @@ class Direct(Access):
                 made[name] = self._side_by_side({role: values[role] for role in roles})
                 continue
             order = (*port.lanes, port.position, port.feature)
-            shaped = [values[role].reshape([self.size(letter) for letter in order]) for role in roles]
+            shaped = [
+                self._taken(self.ports[role], values[role].reshape([self.size(letter) for letter in order]), order)
+                for role in roles
+            ]
             if port.part is None:
                 made[name] = self._join(port, shaped[0], order)
             else:
@@ -170,8 +187,15 @@ class Direct(Access):
             whole[..., list(port.columns)] = part
         return whole
 
+    def _taken(self, port: Port, value: Any, order: tuple[str, ...]) -> Any:
+        """A part of a packed array, where the callable takes the memory of that part alone for another layout."""
+        if port.reread is None or port.part is None or port.part[0] in port.reread:
+            return value
+        moved = np.ascontiguousarray(value.transpose([order.index(factor) for factor in port.reread]))
+        return port.own.split(moved.reshape(port.own.shape(self.sizes)), self.sizes, order)
+
     def _join(self, port: Port, value: Any, order: tuple[str, ...]) -> Any:
-        if port.reread is None:
+        if port.reread is None or (port.part is not None and port.part[0] not in port.reread):
             return port.layout.join(value, self.sizes, order)
         moved = np.ascontiguousarray(value.transpose([order.index(factor) for factor in port.reread]))
         return moved.reshape(port.layout.shape(self.sizes))
@@ -238,8 +262,10 @@ def find_ports(layouts: Mapping[str, Layout], names: tuple[str, ...], contract: 
 
 
 def role_of_name(name: str) -> str | None:
-    """The role that the name of an argument suggests."""
+    """The role that the name of an argument suggests: none where it is a cache."""
     word = name.lower().strip("_")
+    if re.search(CACHED, word):
+        return None
     for role, full in (("q", "quer"), ("k", "key"), ("v", "val")):
         if word in (role, role * 2, f"x{role}", f"{role}s", f"{role}1", f"{role}0") or word.startswith(
             (full, f"{role}_")

@@ -17,7 +17,7 @@ from .observing import Draw, observe, own
 from .positions import rotary_law, scale_at_own_positions
 from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
-from .signs import capped_late, softmax_twice
+from .signs import capped_late, masked_late, normalised_elsewhere, softmax_twice
 from .strength import additive_law, empty_law, sink_law, sink_share, strength_law
 from .structure import measure_precision, shrink, structure
 
@@ -171,6 +171,11 @@ def _report(inquiry: Inquiry, base: Model, draws: list[Draw], violations: list[d
     if model is not None:
         witness = next((item["witness"] for item in violations if item["law"] == model.law), violations[0]["witness"])
         inquiry.report(model.law, model.message, witness, model.cause, model.mend, model.hints)
+        return
+    elsewhere = "dead input" not in laws and normalised_over(inquiry) == "key"
+    if elsewhere and normalised_elsewhere(inquiry, draws, violations):
+        return
+    if "rows" in laws and masked_late(inquiry, draws, violations):
         return
     mixed = [law for law in ("dead input", "batch", "heads", "locality") if law in laws]
     if mixed and mixed[0] != "dead input" and isinstance(inquiry.access, Direct):

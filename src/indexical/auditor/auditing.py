@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .access import Direct, Port, find_ports, has_weights
+from .access import Direct, Port, find_ports, has_weights, role_of_name
 from .attention_laws import judge
 from .caching import prefill_law
 from .calling import Foreign, Unusable, stopped
@@ -16,7 +16,7 @@ from .declared import check_groups, check_sizes, not_judged, undecided
 from .guessing import guess_axes
 from .inquiry import Inquiry
 from .layout import Layout, check_ranks, infer_sizes, parse_axes, refusal
-from .letters import contract_in_our_letters, in_our_letters, retold
+from .letters import cached_names, contract_in_our_letters, in_our_letters, retold
 from .numerics import tell_accuracy, tell_limits
 from .places import owned
 from .projected import judge_projected
@@ -25,6 +25,7 @@ from .reports import Report, name_of, ranked
 from .sanity import plain, sanity
 from .settings import Settings
 from .sizing import cut, other_sizes
+from .steps import judge_step
 
 Tell = Callable[[str], None]
 _FEW = 120  # Calls for one recovery of the weights, beyond which all lanes are asked at once.
@@ -41,7 +42,8 @@ def audit(
     """Test the laws of attention on a callable, and say which are broken, by which inputs, and why.
 
     `example` has an array for every argument (or is a function from a seed to that), `axes` a layout for each and for
-    `"out"`; without `axes`, these are guessed from shapes and names and shown in `found["axes"]`. What `contract` does not declare is not judged, but is reported as it is found.
+    `"out"`; without `axes` they are guessed from names and shapes, and shown in `found["axes"]`. What `contract` does
+    not declare is not judged, but is reported as it is found.
     """
     started = time.monotonic()
     given: Any = example(0) if callable(example) else example
@@ -81,12 +83,17 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
         left = undecided(contract, laws, {}, findings, layouts)
         return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), left, foreign.calls, undecided=left)
     foreign.hurry()
-    sizes = cut(foreign, layouts, sizes, contract)
+    step = bool(cached_names(layouts)) and any(role_of_name(name) == "q" for name in layouts)
+    sizes = sizes if step else cut(foreign, layouts, sizes, contract)
     layouts, guessed = _with_heads(layouts, sizes)
-    ports = find_ports(layouts, tuple(foreign.example), contract)
+    ports = None if step else find_ports(layouts, tuple(foreign.example), contract)
     unread: list[str] = []
     reasons: dict[str, str] = {}
-    if ports is None or _projects(foreign, ports):
+    if step:
+        more = judge_step(foreign, layouts, sizes, contract, tell)
+        findings += more.findings
+        found, laws, unread = more.found, [*laws, *more.laws], more.unread
+    elif ports is None or _projects(foreign, ports):
         more = judge_projected(foreign, layouts, sizes, contract, tell)
         findings += more.findings
         found, laws, unread, reasons = more.found, [*laws, *more.laws], more.unread, more.reasons

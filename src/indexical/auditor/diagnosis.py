@@ -311,14 +311,14 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
         mend="sum over one key: `einsum('… i j, … j e -> … i e')`",
         hints=(r"einsum.*|sum\(.*",),
     )
-    for step in (1, -1):
+    for step in access.shifts:
         yield replace(
             plain,
             scores=_shifted(access, step),
             relation=_rolled(base.relation, step),
             law="score",
             message="a key is heard with the value of another position",
-            cause="the values are one position apart from their keys: they are shifted or rolled",
+            cause=f"the values are {_positions(step)} apart from their keys: they are shifted or rolled",
             mend="gather the value at the key that was compared",
             hints=(r"roll.*|cat.*|pad.*",),
         )
@@ -514,15 +514,19 @@ def _other_scores(access: Access, base: Model) -> Iterator[Model]:
         hints=(r"\.(view|reshape)\(.*",),
         **law,
     )
-    for step in (1, -1):
+    for step in access.shifts:
         yield replace(
             base,
             scores=_shifted(access, step),
-            cause=f"keys and values are {abs(step)} position apart: one of them is shifted or rolled",
+            cause=f"keys and values are {_positions(step)} apart: one of them is shifted or rolled",
             mend="gather the value at the key that was compared",
             hints=(r"roll.*|cat.*|pad.*",),
             **{**law, "message": "a key is heard with the value of another position"},
         )
+
+
+def _positions(step: int) -> str:
+    return "one position" if abs(step) == 1 else f"{abs(step)} positions"
 
 
 def _rolled(relation: Callable[[Setting], Any], step: int) -> Callable[[Setting], Any]:

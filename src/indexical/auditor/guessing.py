@@ -38,7 +38,7 @@ def guess_axes(
             if name in masks or name == contract.documents:
                 text = _mask(name, shapes[name], sizes)
                 if text is None and (name in contract.masks or name == contract.documents):
-                    raise refusal(f"the axes of `{name}`, of shape {shapes[name]}, are not clear", f"name them: {_HELP}")
+                    raise refusal(f"the axes of `{name}`, of shape {shapes[name]}, are not clear", _HELP)
                 if text is not None:
                     texts[name] = text
     except Unusable as problem:
@@ -140,7 +140,8 @@ def _separate(
             if (out[1] == place if len(out) == 3 else True) and heads % (k[1] if text == "h i" else k[2]) == 0
         ]
         if len(fitting) == 2 and len(out) == 4:
-            fitting = [text for text in fitting if (k[1] == q[1]) == (text == "h i") or k[1] == q[1] and k[2] == q[2]]
+            same = k[1:3] == q[1:3]
+            fitting = [text for text in fitting if same or (k[1] == q[1]) == (text == "h i")]
         if len(fitting) != 1:
             raise refusal(f"heads and positions cannot be told apart in the shape {q} of `{roles['q']}`", _HELP)
         first = fitting[0]
@@ -198,11 +199,9 @@ def _mask(name: str, shape: tuple[int, ...], sizes: Mapping[str, int]) -> str | 
     rows = "i" if shape[-2] == i else "1" if shape[-2] == 1 else None
     if rows is None:
         return None
-    if len(shape) == 3:
-        first = next((text for text, size in (("b", b), ("(b h)", b * h), ("h", h), ("1", 1)) if size == shape[0]), None)
-    else:
-        outer = [next((text for text, size in options if size == length), None) for options, length in zip(
-            ((("b", b), ("1", 1)), (("h", h), ("1", 1))), shape[:2], strict=False
-        )]
-        first = f"{outer[0]} {outer[1]}" if len(shape) == 4 and None not in outer else None
-    return None if first is None else f"{first} {rows} j"
+    before = {3: [{"b": b, "(b h)": b * h, "h": h, "1": 1}], 4: [{"b": b, "1": 1}, {"h": h, "1": 1}]}
+    outer = [
+        next((text for text, size in options.items() if size == length), None)
+        for options, length in zip(before.get(len(shape), []), shape, strict=False)
+    ]
+    return None if None in outer or not outer else " ".join([*map(str, outer), rows, "j"])

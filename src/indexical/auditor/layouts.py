@@ -30,11 +30,10 @@ class Reading:
     def split(self, role: str) -> tuple[str, str] | None:
         """The order in which the packed axis of an array is split, and the one that it has, where only that differs."""
         port, order = self.access.ports[role], self.changes[role]
-        apart = {
-            place for place, pair in enumerate(zip(order, port.layout.factors, strict=True)) if pair[0] != pair[1]
-        }
+        layout = port.layout if len(order) == len(port.layout.factors) else port.own
+        apart = {place for place, pair in enumerate(zip(order, layout.factors, strict=True)) if pair[0] != pair[1]}
         start = 0
-        for dim in port.layout.dims:
+        for dim in layout.dims:
             if apart <= set(range(start, start + len(dim))):
                 return " ".join(order[start : start + len(dim)]), " ".join(dim)
             start += len(dim)
@@ -59,29 +58,35 @@ class Reading:
     @property
     def packing(self) -> bool:
         """Whether only the order differs in which the packed axis of queries, keys and values is split."""
-        return self.access.ports["q"].part is not None and "q" in self.splits and "out" not in self.changes
+        port = self.access.ports["q"]
+        whole = len(self.changes.get("q", ())) == len(port.layout.factors)
+        return port.part is not None and whole and "q" in self.splits and "out" not in self.changes
 
     def words(self, witness: str) -> tuple[str, str, str, str]:
         """The message, the witness, the cause and the mend."""
         ports, splits = self.access.ports, self.splits
+        words = {"q": "the queries", "k": "the keys", "v": "the values"}
         names = {role: "the output" if role == "out" else f"`{ports[role].name}`" for role in self.changes}
+        layouts = {role: ports[role].layout for role in self.changes}
+        for role in [role for role, order in self.changes.items() if len(order) < len(ports[role].layout.factors)]:
+            names[role], layouts[role] = f"{words[role]} in {names[role]}", ports[role].own
         if splits:
             message = " and ".join(
                 dict.fromkeys(
-                    f"{names[role]} is {'merged' if role == 'out' else 'split'} as ({seen}), and not as ({declared})"
+                    f"{names[role]} {_verb(role, names[role])} as ({seen}), and not as ({declared})"
                     for role, (seen, declared) in splits.items()
                 )
             )
             order, right = next(iter(splits.values()))
-            others = [f"`{ports[role].name}`" for role in "qkv" if role not in splits and not ports[role].part]
-            told = [word for role, word in names.items() if role != "out"] or ["the output"]
-            cause = f"heads and features of {' and '.join(dict.fromkeys(told))} are split as ({order})"
+            others = [words[role] for role in "qkv" if role not in splits]
+            told = [words[role] for role in splits if role != "out"]
+            cause = f"heads and features of {' and '.join(told)} are split as ({order})"
             cause += f", those of {' and '.join(others)} as ({right})" if others else f", where ({right}) is declared"
-            if ports["q"].part is not None or told == ["the output"]:
+            if not told or self.packing:
                 cause = "the packed axis is reshaped, chunked or merged in another order than it has"
             return message, witness, cause, f"split and merge all of them as ({right})"
         parts = [
-            f"{names[role]} as `{' '.join(order)}` (it is `{ports[role].layout}`)"
+            f"{names[role]} as `{' '.join(order)}` (it is `{layouts[role]}`)"
             for role, order in self.changes.items()
         ]
         inputs = [part for part, role in zip(parts, self.changes, strict=True) if role != "out"]
@@ -98,6 +103,10 @@ class Reading:
         message = f"the callable reads the memory of {' and '.join(dict.fromkeys(parts))}"
         cause = "`view` or `reshape` is used where `transpose` is meant: positions, heads and batch are mixed"
         return message, witness, cause, "split the axis first (`view(b, n, h, d)`), then transpose (`.transpose(1, 2)`)"
+
+
+def _verb(role: str, name: str) -> str:
+    return "is merged" if role == "out" else "are split" if name.startswith("the ") else "is split"
 
 
 def reading_that_fits(inquiry: Inquiry) -> Reading | None:
@@ -124,7 +133,7 @@ def query_reading_that_fits(inquiry: Inquiry) -> Reading | None:
     access = inquiry.access
     assert isinstance(access, Direct)
     for roles in (("q",), ("k",), ("q", "k")):
-        for order in _orders(access, roles[0]):
+        for order in _orders(access, roles[0], apart=True):
             changes = {role: _same(access, roles[0], order, role) for role in roles}
             fitting = {role: factors for role, factors in changes.items() if factors is not None}
             if len(fitting) == len(roles) and _queries_stay(inquiry, access.reread(fitting)):
@@ -205,8 +214,8 @@ def roles_that_fit(inquiry: Inquiry) -> tuple[str, ...] | None:
             "out": access.ports["out"],
             **{role: access.ports[other] for role, other in zip("qkv", roles, strict=True)},
         }
-        shapes = [access.shape(role) for role in "qkv"]
-        if roles == ("q", "k", "v") or len(set(shapes)) > 1:
+        fits = all(access.shape(role) == access.shape(other) for role, other in zip("qkv", roles, strict=True))
+        if roles == ("q", "k", "v") or not fits:
             continue
         other = copy.copy(access)
         Direct.__init__(other, access.foreign, ports, access.sizes)
@@ -215,8 +224,10 @@ def roles_that_fit(inquiry: Inquiry) -> tuple[str, ...] | None:
     return None
 
 
-def _orders(access: Direct, role: str) -> Iterator[tuple[str, ...]]:
-    factors = access.ports[role].layout.factors
+def _orders(access: Direct, role: str, apart: bool = False) -> Iterator[tuple[str, ...]]:
+    """Other orders of the factors of an array; with `apart`, of the part of a packed one that is a role's own."""
+    port = access.ports[role]
+    factors = port.own.factors if apart else port.layout.factors
     if len(factors) > 5:
         return
     for order in itertools.permutations(factors):
@@ -226,8 +237,11 @@ def _orders(access: Direct, role: str) -> Iterator[tuple[str, ...]]:
 
 def _same(access: Direct, role: str, order: tuple[str, ...], other: str) -> tuple[str, ...] | None:
     """The same exchange of axes in the layout of another array."""
-    mine, theirs = access.ports[role].layout.factors, access.ports[other].layout.factors
-    if len(mine) != len(theirs):
+    mine, theirs = (
+        port.own.factors if len(order) < len(port.layout.factors) else port.layout.factors
+        for port in (access.ports[role], access.ports[other])
+    )
+    if len(mine) != len(theirs) or len(mine) != len(order):
         return None
     return tuple(theirs[mine.index(factor)] for factor in order)
 

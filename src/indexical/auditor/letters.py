@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .access import role_of_name
+from .access import CACHED, role_of_name
 from .contract import Contract
 from .layout import Layout, refusal
 from .reports import Finding, Report
@@ -70,16 +70,16 @@ def in_our_letters(layouts: Mapping[str, Layout], contract: Contract, module: bo
     masks = {*contract.masks, contract.documents}
     roles = {name: role_of_name(name) for name in layouts if name != "out" and name not in masks}
     asked = [name for name, role in roles.items() if role == "q"]
-    sequences = asked or [name for name in roles if len(layouts[name].factors) > 1 and not roles[name]]
+    others = [name for name, role in roles.items() if not role and not re.search(CACHED, name.lower())]
+    sequences = asked or [name for name in others if len(layouts[name].factors) > 1]
     meant: dict[str, str] = {}
     if sequences and not _is_read(layouts, roles, sequences[0], contract):
         meant = _meant(layouts, roles, sequences[0], bool(asked))
+    _place_cached(meant, layouts)
     for name, letter in _twice(layouts):  # The keys are the second of two axes with one letter.
         first = letter.rstrip("'")
         if meant.get(first, first) != "i" or roles.get(name) or name in (*sequences, "out"):
-            raise refusal(
-                f"the axes of `{name}` have `{first}` twice", "every axis has a letter of its own; queries `i`, keys `j`"
-            )
+            raise refusal(f"the axes of `{name}` have `{first}` twice", "every axis has a letter of its own")
         meant[letter] = "j"
     if not meant:
         return Letters(_split_heads(layouts, roles, contract, module))
@@ -124,9 +124,9 @@ def _is_read(
     """Whether queries, keys and values have their positions and features in letters of ours."""
     for name, role in roles.items():
         factors = set(layouts[name].factors)
-        if name == first or role in ("k", "v"):
-            if not factors & {"i", "j", contract.attends} or not factors - {"i", "j", "b", "h", "g", contract.attends}:
-                return False
+        positions = {"i", "j", contract.attends}
+        if (name == first or role in ("k", "v")) and not (factors & positions and factors - positions - set("bhg")):
+            return False
     return True
 
 
@@ -139,9 +139,8 @@ def _meant(
     _place(meant, factors, first, layouts[first], apart, "i")
     for name, role in roles.items():
         more = [factor for factor in layouts[name].factors if not factor[0].isdigit()]
-        if role in ("k", "v") and name != first:
-            _place(meant, more, name, layouts[name], apart, "j")
-        elif role is None and name != first and len(more) == len(factors) > 2 and not apart:
+        second = role is None and not apart and len(more) == len(factors) > 2
+        if name != first and (role in ("k", "v") or second):
             _place(meant, more, name, layouts[name], apart, "j")
     return meant
 
@@ -188,6 +187,29 @@ def _place(meant: dict[str, str], factors: list[str], name: str, layout: Layout,
             meant[factor] = "g"  # Another letter for heads than that of the queries.
 
 
+def _place_cached(meant: dict[str, str], layouts: Mapping[str, Layout]) -> None:
+    """The letter that a cache has for positions: the one that is neither a batch, nor heads, nor features."""
+    for role, name in cached_names(layouts).items():
+        new = next((layout for other, layout in layouts.items() if role_of_name(other) == role), None)
+        known = set(new.factors) if new is not None else set()
+        ours = {factor for factor in layouts[name].factors if meant.get(factor, factor) in "bhgdec"}
+        free = [f for f in layouts[name].factors if f not in known and f not in ours and not f[0].isdigit()]
+        if len(free) == 1 and free[0] != "t":
+            meant[free[0]] = "t"
+
+
+def cached_names(names: Iterable[str]) -> dict[str, str]:
+    """The arrays that are a cache of keys and of values, by role, where there are both."""
+    found = {}
+    for name in names:
+        word = name.lower()
+        if re.search(CACHED, word):
+            role = role_of_name(re.sub(CACHED, "_", word).strip("_"))
+            if role in ("k", "v"):
+                found[role] = name
+    return found if set(found) == {"k", "v"} else {}
+
+
 def _is(factor: str, *roles: str) -> bool:
     return any(factor.lower() in _KNOWN[role] for role in roles)
 
@@ -201,6 +223,9 @@ def _keep_apart(meant: dict[str, str], layouts: Mapping[str, Layout]) -> None:
     letters = dict.fromkeys(f for layout in layouts.values() for f in layout.factors if not f[0].isdigit())
     for letter in letters:
         if letter in meant:
+            continue
+        if letter in set("bhgijdec") - set(meant.values()):
+            meant[letter] = letter
             continue
         role = next((role for role in ("b", "h", "g", "e") if _is(letter, role)), letter)
         if _is(letter, "i", "j") and "j" not in meant.values():

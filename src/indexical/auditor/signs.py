@@ -9,7 +9,7 @@ import numpy as np
 from .access import Access
 from .inquiry import Inquiry, number
 from .models import centred, logarithms
-from .observing import observe, own
+from .observing import Draw, observe, own
 
 _LARGE = 1e4  # Scores beside which all others are nothing.
 
@@ -104,3 +104,66 @@ def slopes_cause(access: Access, bias: Any, support: Any, slopes: Any, heads: An
     if np.allclose(np.sort(alone), np.sort(slopes[: len(alone)])):
         return "the slopes are in another order than the heads", mend
     return f"the slopes are {', '.join(number(float(each)) for each in alone)}", mend
+
+
+def normalised_elsewhere(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]]) -> bool:
+    """Whether weights sum to 1 over the queries, the heads or the batch, and not over the keys; then it is reported."""
+    access = inquiry.access
+    table = access.lanes["out"]
+    sizes = [int(index.max()) + 1 for index in table.values()]
+    names = {"h": "heads", "g": "heads", "b": "batch"}
+    axes = [("queries", len(sizes)), *((names.get(letter, f"axis `{letter}`"), at) for at, letter in enumerate(table))]
+    shaped = [own(access, draw.full).reshape(*sizes, access.I, access.J) for draw in draws]
+    allowed = [inquiry.settings.declared(draw.setting).reshape(shaped[0].shape) for draw in draws]
+
+    def sums(axis: int) -> bool:
+        """Whether the weights of what is heard sum to 1 along an axis of (…, query, key)."""
+        seen = 0
+        for weights, keeps in zip(shaped, allowed, strict=True):
+            total = weights.sum(axis)
+            judged = keeps.any(axis) & np.isfinite(total)
+            if (np.abs(total - 1)[judged] > max(inquiry.slack, 1e-6)).any():
+                return False
+            seen += int(judged.sum())
+        return seen > 1
+
+    if sums(-1):
+        return False
+    for name, axis in axes:
+        if shaped[0].shape[axis] < 2 or not sums(axis):
+            continue
+        inquiry.report(
+            "normalisation",
+            f"the weights sum to 1 over the {name}, and not over the keys",
+            violations[0]["witness"],
+            f"the softmax is over the {name}, and not over the keys",
+            "normalise over the keys: `softmax(dim=-1)` of scores whose last axis is the key",
+            (r"softmax\s*\(.*", r"exp\s*\(.*"),
+        )
+        return True
+    return False
+
+
+def masked_late(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any]]) -> bool:
+    """Whether a mask leaves the weights of the keys that it keeps as they are without it; then it is reported."""
+    settings, access = inquiry.settings, inquiry.access
+    for draw in draws:
+        if all(keep.all() for keep in draw.setting.keeps.values()):
+            continue
+        before, after = inquiry.weights(draw.q, draw.k, settings.plain()), own(access, draw.full)
+        allowed = settings.declared(draw.setting)
+        if not (~allowed & (before > 0)).any() or not np.allclose(
+            np.where(allowed, before, 0.0), after, atol=max(inquiry.slack, 1e-7)
+        ):
+            return False
+        names = " and ".join(f"`{name}`" for name in draw.setting.keeps)
+        inquiry.report(
+            "rows",
+            "the weights that the mask leaves do not sum to 1",
+            violations[0]["witness"],
+            f"the mask ({names}) is applied after the softmax, and the rest is not normalised again",
+            "mask the scores with -inf before the softmax, or divide by the sum of what is left",
+            (r"masked_fill.*|where\s*\(.*", r"mask.*"),
+        )
+        return True
+    return False
