@@ -111,7 +111,7 @@ def _place(value: Any, cached: int, length: int) -> Callable[[int, int], Any] | 
 
 
 def _fixed(access: Stepped, settings: Settings) -> tuple[list[str], list[str]]:
-    """The arguments that may tell positions and stay as they are: numbers that are others than the step's, and tables."""
+    """The arguments that may tell positions and stay as they are: numbers that are not the step's, and tables."""
     numbers, tables = [], []
     for name, value in settings.others.items():
         if name in access.places or name in settings.layouts or isinstance(value, bool | str):
