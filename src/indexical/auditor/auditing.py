@@ -202,7 +202,7 @@ def _is_value(name: str, layout: Layout) -> bool:
 
 def _projects(foreign: Foreign, ports: Mapping[str, Port]) -> bool:
     """Whether queries, keys and values are still as wide as the model, and are projected inside."""
-    return has_weights(foreign) and all(port.feature == "c" for port in ports.values())
+    return has_weights(foreign) and not any(port.feature in ("d", "e") for port in ports.values())
 
 
 def _inquiry(
@@ -212,6 +212,12 @@ def _inquiry(
     layouts: Mapping[str, Layout],
     contract: Contract,
 ) -> Inquiry:
+    q, k = ports["q"], ports["k"]
+    if sizes[q.feature] != sizes[k.feature]:
+        raise refusal(
+            f"`{q.name}` has {sizes[q.feature]} features, `{q.feature}`, and `{k.name}` has {sizes[k.feature]}",
+            "queries are compared with keys: both have the features `d`",
+        )
     access = Direct(foreign, ports, sizes)
     settings = Settings(access, contract, layouts, {name: plain(value) for name, value in foreign.example.items()})
     each = access.count["v"] * access.J <= _FEW

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -200,7 +202,8 @@ def _array(value: Any) -> Any:
 
 def _is_patched(module: Any) -> bool:
     """Whether a function was put into a module: it may know the module, and would not know a copy."""
-    return any("forward" in vars(part) for part in module.modules())
+    kinds = (types.FunctionType, types.MethodType, partial)
+    return any(isinstance(value, kinds) for part in module.modules() for value in vars(part).values())
 
 
 def borrow(module: Any, double: bool) -> Callable[[], None]:

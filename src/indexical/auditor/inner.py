@@ -95,14 +95,10 @@ def inside(
         return None
     import torch
 
-    watch = Watch(weights)
-    values = {name: foreign.convert(name, outer.base[name]) for name in foreign.example}
-    watch.weights = {**weights, **{id(values[name]): name for name in values if name in weights.values()}}
-    with watching(watch):
-        foreign.raw(values)
-    seen = by_heads(watch.seen)
+    seen = _seen(foreign, outer.base, weights)
     roles = find_roles(seen)
-    events = {event.name: event for event in seen}
+    later = {event.name: event.given for event in _seen(foreign, _one_row_changed(outer), weights)}
+    events = {event.name: replace(event, after=later.get(event.name)) for event in seen}
     if not roles:
         outcome.unread.append("what is inside: the projections are not known by name")
         return None
@@ -122,12 +118,15 @@ def inside(
         outcome.unread.append("what is inside: the projections have other shapes than `b i (h d)`")
         return None
     inquiries = []
+    beside = _beside_attention(seen, roles)
     for ports, inner_sizes in readings:
         inner = Inner(foreign, ports, inner_sizes, roles, outer, weights, _parts(events))
         inner_layouts = {**layouts, **{port.name: port.layout for port in ports.values()}}
         settings = Settings(inner, contract, inner_layouts, _beside(foreign, outer, weights))
         each = inner.count["v"] * inner.J <= 120
-        inquiries.append(Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each))
+        made = Inquiry(inner, settings, contract, foreign.original, foreign.tolerance, each)
+        made.beside = beside
+        inquiries.append(made)
     try:
         inquiries[0].forward(*inquiries[0].inputs(), inquiries[0].settings.plain())
     except Unusable:
@@ -138,6 +137,13 @@ def inside(
     if "qkv" in roles:
         return _packing(inquiries[0], contract, inquiry, outcome)
     return inquiries[0]
+
+
+def _beside_attention(seen: list[Projection], roles: Mapping[str, str]) -> tuple[str, ...]:
+    """Weights that take part beside queries, keys and values before the output is projected: a gate, a mix of heads."""
+    names = [event.name for event in seen]
+    end = names.index(roles["out"]) if "out" in roles else len(names)
+    return tuple(name for name in names[:end] if name not in roles.values())
 
 
 def _check_heads(
@@ -200,6 +206,40 @@ def _order_in(given: Any, array: Any) -> tuple[int, ...] | None:
         turned = array.transpose(*order, array.ndim - 1)
         for shaped in (turned, turned.reshape(-1, array.shape[-1])):
             if given.shape == shaped.shape and np.allclose(given, shaped, atol=1e-6):
+                return order
+    return None
+
+
+def _seen(foreign: Foreign, arrays: Mapping[str, Any], weights: Mapping[int, str]) -> list[Projection]:
+    """The projections of one run."""
+    watch = Watch(weights)
+    values = {name: foreign.convert(name, arrays[name]) for name in foreign.example}
+    watch.weights = {**weights, **{id(values[name]): name for name in values if name in weights.values()}}
+    with watching(watch):
+        foreign.raw(values)
+    return by_heads(watch.seen)
+
+
+def _one_row_changed(outer: Outer) -> dict[str, Any]:
+    changed = dict(outer.base)
+    for name in {outer.ports[role].name for role in "qkv"}:
+        array = changed[name] = outer.base[name].copy()
+        if array.ndim == 3 and array.shape[1] > 1:
+            array[0, 1] = 1.5 * array[0, 1, ::-1] + np.linspace(0.0, 1.0, array.shape[2])
+    return changed
+
+
+def _order_seen(event: Projection, array: Any) -> tuple[int, ...] | None:
+    """The order of two axes of an array in what was made of it, as by a norm: by which of its rows is another."""
+    if event.after is None or event.after.shape != event.given.shape or array.ndim != 3 or min(array.shape[:2]) < 2:
+        return None
+    changed = (event.given != event.after).any(-1)
+    for order in ((0, 1), (1, 0)):
+        lengths = tuple(array.shape[axis] for axis in order)
+        if changed.any() and changed.shape in (lengths, (lengths[0] * lengths[1],)):
+            rows = changed.reshape(lengths).nonzero()
+            # Those that changed are of one example, or of one position: that of the row at 0, 1.
+            if any((rows[:, order.index(axis)] == axis).all() for axis in (0, 1)):
                 return order
     return None
 
@@ -386,7 +426,7 @@ def _seen_layout(outer: Outer, port: Port, event: Projection) -> Port:
     given, raw = plain(event.given), outer.base[port.name]
     if len(port.layout.dims) != raw.ndim or port.layout.dims[-1] != (port.feature,):
         return port
-    order = _order_in(given, raw)
+    order = _order_in(given, raw) or _order_seen(event, raw)
     if order is None:
         return port
     dims = tuple(port.layout.dims[axis] for axis in order)

@@ -53,6 +53,7 @@ class Projection:
     shape: tuple[int, ...]
     width: int = 0  # How many features it gives.
     parts: tuple[str, ...] = ()  # The projections that it consists of, one a head.
+    after: Any = None  # What went in where one row of every sequence, at 0, 1, was another.
 
 
 @dataclass
@@ -198,11 +199,27 @@ def find_roles(seen: list[Projection]) -> dict[str, str]:
     if len(pieces) == 2 and role_of(pieces[0].name) == "qkv":
         roles = {"q": pieces[0].name, "kv": pieces[1].name, **{r: n for r, n in roles.items() if r == "out"}}
     if {"q", "k", "v"} <= set(roles) or "qkv" in roles or {"q", "kv"} <= set(roles):
-        if "out" not in roles:
-            last = seen[-1].name
-            if last not in roles.values():
-                roles["out"] = last
-        return roles
+        roles.pop("out", None)
+        out = _out_of(seen, roles)
+        return roles if out is None else {**roles, "out": out}
+    in_order = dict(zip(("q", "k", "v", "out"), [event.name for event in seen], strict=False))
     if len(seen) in (3, 4) and len({event.name for event in seen}) == len(seen):
-        return dict(zip(("q", "k", "v", "out"), [event.name for event in seen], strict=False))
+        return in_order if all(role_of(name) in (None, role) for role, name in in_order.items()) else {}
     return {}
+
+
+def _out_of(seen: list[Projection], roles: Mapping[str, str]) -> str | None:
+    """The output projection: the first of such a name that comes after those of queries, keys and values, in the same
+    module where there is one; else the last of all."""
+    used = {name for role, name in roles.items() if role in ("q", "kv", "k", "v") or "q" not in roles}
+    last = max(number for number, event in enumerate(seen) if event.name in used)
+    after = [event.name for event in seen[last + 1 :]]
+    homes = {name.partition("#")[0].rpartition(".")[0].rpartition(".")[0] for name in used}
+    named = [name for name in after if role_of(name) == "out"]
+    near = [name for name in named if name.rpartition(".")[0].rpartition(".")[0] in homes]
+    plain = [name for name in near or named if _last_word(name) in _WORDS["out"]]
+    return next(iter(plain or near or named or after[-1:]), None)
+
+
+def _last_word(name: str) -> str:
+    return next((part for part in reversed(name.lower().split(".")) if part not in ("weight", "w")), "")

@@ -133,40 +133,17 @@ def _heard_most(inquiry: Inquiry, a: Any) -> str:
 def _pairing(inquiry: Inquiry, declared: str) -> None:
     """Which two features turn into each other."""
     access = inquiry.access
-    D, half = access.D, access.D // 2
-    row, size = access.I - 1, 3.0
-    partners: dict[int, int] = {}
-    keys = [j for j in range(access.J) if j != row + access.J - access.I]
-    if not keys or D < 4:
-        return
-    for feature in sorted({0, 1, half, D - 1})[:4]:
-        best, partner = 0.0, -1
-        q = np.zeros(access.shape("q"))
-        q[:, :, feature] = size
-        others = [other for other in range(D) if other != feature]
-        for start in range(0, len(others), len(keys)):
-            k = np.zeros(access.shape("k"))
-            chosen = dict(zip(keys, others[start:], strict=False))
-            for key, other in chosen.items():
-                k[:, key, other] = size
-            values, support = _scores(inquiry, q, k)
-            own_key = row + access.J - access.I
-            if not support[0, row, own_key]:
-                return
-            for key, other in chosen.items():
-                seen = abs(values[0, row, key] - values[0, row, own_key]) if support[0, row, key] else 0.0
-                if seen > best:
-                    best, partner = seen, other
-        if best > 1e-5:
-            partners[feature] = partner
+    D = access.D
+    partners = _partners(inquiry)
     if not partners:
-        inquiry.cannot("rotary", "which features turn into each other does not show")
+        if D >= 4:
+            inquiry.cannot("rotary", "which features turn into each other does not show")
         return
     kinds = {
         "half": _in_halves(partners, D),
         "pair": all(other == feature ^ 1 for feature, other in partners.items()),
     }
-    if kinds[declared]:
+    if kinds[declared] or _stays_in_pairs(inquiry, declared, partners):
         return
     feature, partner = next(iter(partners.items()))
     found = next((name for name, fits in kinds.items() if fits), "another")
@@ -180,6 +157,56 @@ def _pairing(inquiry: Inquiry, declared: str) -> None:
         f"pair features {wanted}",
         _ROTARY,
     )
+
+
+def _partners(inquiry: Inquiry) -> dict[int, int]:
+    """The feature of the keys, other than its own, that each of some features of the queries meets most."""
+    access = inquiry.access
+    D = access.D
+    partners: dict[int, int] = {}
+    for feature in sorted({0, 1, D // 2, D - 1}) if D >= 4 else ():
+        others = [other for other in range(D) if other != feature]
+        met = np.abs(_meetings(inquiry, np.eye(D)[feature], np.eye(D)[others]))
+        if met.max(initial=0.0) > 1e-5:
+            partners[feature] = others[int(met.argmax())]
+    return partners
+
+
+def _stays_in_pairs(inquiry: Inquiry, declared: str, partners: Mapping[int, int]) -> bool:
+    """Whether what has two features of a declared pair never meets what has those of another. Of both, one is the
+    negative of the other, so that a norm before the rotation leaves them as they are."""
+    D = inquiry.access.D
+    steps = {1} if declared == "pair" else {D // 2, *(abs(one - other) for one, other in partners.items())}
+    for step, last in itertools.product(sorted(steps, reverse=True), (False, True)):
+        count = D // 2 if declared == "pair" else step
+        first = np.arange(count) * (2 if declared == "pair" else 1) + (D - 2 * count if last else 0)
+        if first.min() < 0 or first.max() + step >= D or count < 2:
+            continue
+        vectors = np.eye(D)[first] - np.eye(D)[first + step]
+        apart = [np.delete(vectors, at, 0) for at in range(count)]
+        if all(np.abs(_meetings(inquiry, vectors[at], apart[at])).max() < 1e-5 for at in sorted({0, 1, count - 1})):
+            return True
+    return False
+
+
+def _meetings(inquiry: Inquiry, asked: Any, offered: Any) -> Any:
+    """The scores of the last query, which is one vector, for keys that are others: as many as there is room for at a
+    time; 0 where they are not heard."""
+    access = inquiry.access
+    row, own_key, size = access.I - 1, access.J - 1, 3.0
+    q = np.broadcast_to(asked * size, access.shape("q"))
+    heard = inquiry.settings.declared(inquiry.settings.plain())[0, row]
+    places = [key for key in range(own_key) if heard[key]]
+    met = np.zeros(len(offered))
+    for start in range(0, len(offered) if places else 0, max(len(places), 1)):
+        k = np.zeros(access.shape("k"))
+        for key, vector in zip(places, offered[start:], strict=False):
+            k[:, key] = vector * size
+        values, support = _scores(inquiry, q, k)
+        for at, key in enumerate(places[: len(offered) - start], start):
+            if support[0, row, own_key] and support[0, row, key]:
+                met[at] = values[0, row, key] - values[0, row, own_key]
+    return met
 
 
 def _in_halves(partners: Mapping[int, int], D: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .attention_laws import judge
+from .attention_laws import GENERAL, judge
 from .calling import Foreign
 from .contract import Contract
 from .inner import Outcome, inside
@@ -40,7 +40,7 @@ def judge_projected(
     inner = None if dead or exchanged else inside(foreign, outer, layouts, sizes, contract, inquiry, outcome)
     if inner is not None:
         judge(inner)
-        inner_findings = inner.findings
+        inner_findings = _without_guesses(inner)
         outcome.found.update(inner.found)
         outcome.laws += inner.laws
         outcome.reasons = inner.reasons
@@ -55,3 +55,22 @@ def judge_projected(
     outcome.laws = list(dict.fromkeys([*inquiry.laws, *outcome.laws]))
     outcome.found = {**inquiry.found, **outcome.found}
     return outcome
+
+
+# What may be right where other weights take part: a gate, a product that mixes heads.
+_STRUCTURE = frozenset(("layout", "heads", "dead input", "rows"))
+_ROWS = GENERAL["rows"][0]
+
+
+def _without_guesses(inner: Inquiry) -> list[Finding]:
+    """The findings, less those on where values go, if weights that are not understood take part beside them."""
+    kept = [
+        finding
+        for finding in inner.findings
+        if not inner.beside or finding.law not in _STRUCTURE or (finding.law == "rows" and finding.cause != _ROWS)
+    ]
+    if len(kept) < len(inner.findings):
+        names = ", ".join(f"`{name}`" for name in inner.beside)
+        inner.laws.clear()
+        inner.cannot("weights", f"what is inside: {names} take part beside queries, keys and values")
+    return kept

@@ -114,7 +114,8 @@ def irrelevant_keys(inquiry: Inquiry, draws: list[Draw], violations: list[dict[s
             spread = np.nanmax(ratio, 2, initial=-np.inf) - np.nanmin(ratio, 2, initial=np.inf)
             shift = np.where(seen, others[1] - others[0], np.nan)
             moved_alike = np.nanmax(shift, 2, initial=-np.inf) - np.nanmin(shift, 2, initial=np.inf)
-        odd = (spread > max(1e-6, 100 * inquiry.slack)) & (seen.sum(2) > 1)
+            largest = np.nanmax(np.abs(ratio), 2, initial=1.0)
+        odd = (spread > max(1e-6, 100 * inquiry.slack) * largest) & (seen.sum(2) > 1)
         if odd.any() and not (moved_alike[odd] < 1e-9).all():
             lane, query = (int(x) for x in np.argwhere(odd)[0])
             witness = (

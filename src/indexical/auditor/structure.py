@@ -83,7 +83,6 @@ def structure(inquiry: Inquiry) -> bool:
         )
         return False
     base = inquiry.forward(q, k, np.zeros_like(v), setting)
-    inquiry.tested("values")
     expected = base + np.einsum("aibj,bje->aie", np.nan_to_num(draw.full), v)
     finite = np.isfinite(out)
     scale = max(1.0, float(np.abs(expected).max()))
@@ -92,7 +91,13 @@ def structure(inquiry: Inquiry) -> bool:
     if (astray or lanes) and _split_otherwise(inquiry):
         return structure(inquiry)
     if astray or lanes:
-        _misplaced(inquiry, probe, astray, lanes)
+        bent = "" if lanes == "b" else _bent(inquiry, (q, k, v), out, base, setting)
+        if bent and not _read_otherwise(inquiry, bent, lanes):
+            inquiry.cannot("weights", bent)
+            inquiry.found["values"] = bent
+        elif not bent:
+            inquiry.tested("values")
+            _misplaced(inquiry, probe, astray, lanes)
         return False
     if not np.allclose(out[finite], expected[finite], atol=inquiry.slack * scale, rtol=max(1e-5, inquiry.slack)):
         if _read_otherwise(inquiry, "the output is not linear in the values", None):
@@ -102,6 +107,7 @@ def structure(inquiry: Inquiry) -> bool:
         return False
     if np.nanmax(np.abs(base), initial=0.0) > 1e-9 and not inquiry.contract.residual:
         inquiry.found["added"] = "something that does not depend on the values is added to the output"
+    inquiry.tested("values")
     if silent:
         inquiry.report(
             "dead input",
@@ -129,6 +135,17 @@ def _split_otherwise(inquiry: Inquiry) -> bool:
     inquiry.access = access.reread(reading.changes)
     inquiry.found["packing"] = f"({reading.splits['q'][0]})"
     return True
+
+
+def _bent(inquiry: Inquiry, arrays: tuple[Any, Any, Any], out: Any, base: Any, setting: Any) -> str:
+    """Why values need not arrive as they are: the output is no sum of them, but normed or bent otherwise."""
+    q, k, v = arrays
+    twice = inquiry.forward(q, k, 2 * v, setting) - base
+    finite = np.isfinite(out) & np.isfinite(twice)
+    size = max(1.0, float(np.abs(out[finite]).max(initial=0.0)))
+    if np.allclose(twice[finite], 2 * (out - base)[finite], atol=1e-6 * size, rtol=1e-5):
+        return ""
+    return "the output is not linear in the values: weights are not recovered"
 
 
 def _hears_when_dropped(inquiry: Inquiry, q: Any, k: Any, v: Any) -> bool:
@@ -184,7 +201,14 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
             _LAYOUT,
         )
         return
-    turned = _values_turn(inquiry, draw)
+    columns = _arriving(inquiry, draw)
+    other = _not_positions(inquiry, draw, columns)
+    if other:
+        inquiry.laws.remove("values")
+        inquiry.cannot("weights", other)
+        inquiry.found["values"] = other
+        return
+    turned = _values_turn(columns)
     inquiry.report(
         "layout",
         "values arrive in other features than they come from",
@@ -199,21 +223,34 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
     )
 
 
-def _values_turn(inquiry: Inquiry, draw: Draw) -> bool:
-    """Whether a value keeps its length on its way, and only its direction changes: it is rotated."""
+def _arriving(inquiry: Inquiry, draw: Draw) -> Any:
+    """What arrives of each feature of a value, at the place where others than its own move: over both features."""
     access = inquiry.access
     lane, key, at, query = draw.place
-    codes = np.eye(access.E)
     base = inquiry.forward(draw.q, draw.k, np.zeros(access.shape("v")), draw.setting)
     columns = []
-    for code in codes:
+    for code in np.eye(access.E):
         v = np.zeros(access.shape("v"))
         v[lane, key] = code
         columns.append((inquiry.forward(draw.q, draw.k, v, draw.setting) - base)[at, query])
-    product = np.array(columns) @ np.array(columns).T
-    diagonal = not np.abs(np.array(columns) - np.diag(np.diag(columns))).max() > 1e-9
+    return np.array(columns)
+
+
+def _not_positions(inquiry: Inquiry, draw: Draw, columns: Any) -> str:
+    """Why features are not those of the values by right: each is multiplied by a number, or attention is over them."""
+    if np.abs(columns - np.diag(np.diag(columns))).max() <= 1e-9 * np.abs(columns).max():
+        return "each feature of the output is multiplied by a number of its own: weights are not recovered"
+    heard = np.nan_to_num(np.abs(draw.full)).max((0, 2)) > 0
+    if heard.any() and heard.shape[0] == heard.shape[1] and not heard[~np.eye(len(heard), dtype=bool)].any():
+        return "values are gathered over features, and not over positions: weights are not recovered"
+    return ""
+
+
+def _values_turn(columns: Any) -> bool:
+    """Whether a value keeps its length on its way, and only its direction changes: it is rotated."""
+    product = columns @ columns.T
     fixed = np.isin(np.round(np.abs(columns) / np.abs(columns).max(), 6), (0.0, 1.0)).all()
-    return not diagonal and not fixed and bool(np.allclose(product, product[0, 0] * codes, atol=1e-9))
+    return not fixed and bool(np.allclose(product, product[0, 0] * np.eye(len(columns)), atol=1e-9))
 
 
 def _read_otherwise(inquiry: Inquiry, witness: str, letter: str | None) -> bool:
