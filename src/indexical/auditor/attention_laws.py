@@ -80,12 +80,11 @@ def judge(inquiry: Inquiry) -> None:
 
 
 def _draws(inquiry: Inquiry) -> list[Draw]:
-    """Weights for several queries and keys, with and without masks."""
+    """Weights for several queries and keys, with and without masks: beside those by which lanes are known to be apart,
+    and one with masks, all lanes at once."""
     plain = inquiry.settings.plain()
     varied = bool(plain.keeps) or inquiry.contract.documents is not None
-    # That each value arrives in its own lane is known by now: all lanes are asked at once, and only the first draw and
-    # the first with masks one by one.
-    draws = [inquiry.observe(*inquiry.inputs()[:2], plain)]
+    draws = [inquiry.first] if inquiry.first is not None else [inquiry.observe(*inquiry.inputs()[:2], plain)]
     draws += [observe(inquiry.access, *inquiry.inputs()[:2], plain, each=False) for _ in range(2)]
     inquiry.settings.heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
     for turn in range(4 if varied else 0):

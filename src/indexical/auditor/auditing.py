@@ -15,6 +15,7 @@ from .contract import Contract
 from .declared import check_groups, check_sizes, not_judged, undecided
 from .guessing import guess_axes
 from .inquiry import Inquiry
+from .keeping import kept
 from .layout import Layout, check_ranks, infer_sizes, parse_axes, refusal
 from .letters import cached_names, contract_in_our_letters, in_our_letters, retold
 from .numerics import tell_accuracy, tell_limits
@@ -59,15 +60,16 @@ def audit(
     if strange:
         raise refusal(f"`axes` names `{strange[0]}`, which the example does not have", f"it has {', '.join(given)}")
     check_ranks(shown, {name: value.shape for name, value in given.items() if hasattr(value, "shape")})
-    foreign = Foreign(target, given)
-    letters = in_our_letters(shown, agreed, has_weights(foreign))
-    try:
-        agreed = contract_in_our_letters(agreed, letters)
-        report = _audited(foreign, letters.layouts, agreed, tell or (lambda name: None), started)
-    except Unusable as problem:
-        report = stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started)
-    finally:
-        foreign.restore()
+    with kept(target):
+        foreign = Foreign(target, given)
+        letters = in_our_letters(shown, agreed, has_weights(foreign))
+        try:
+            agreed = contract_in_our_letters(agreed, letters)
+            report = _audited(foreign, letters.layouts, agreed, tell or (lambda name: None), started)
+        except Unusable as problem:
+            report = stopped(target, problem, calls=foreign.calls, seconds=time.monotonic() - started)
+        finally:
+            foreign.restore()
     return owned(retold(report, letters, assumed or letters.assumed), target)
 
 

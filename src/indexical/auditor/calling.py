@@ -15,7 +15,7 @@ import numpy as np
 
 from ..lift.arguments import is_of_jax
 from ..lift.flex import flex_by_definition
-from .keeping import kept
+from .keeping import keep
 from .layout import refusal
 from .reports import RUNS, Finding, Report, name_of, place_of
 
@@ -59,6 +59,14 @@ class Foreign:
         """The relative change that counts as none."""
         return 1e-7 if self.precise else 2e-4
 
+    @property
+    def coarseness(self) -> float:
+        """How far numbers that the callable holds, or was given, may be from what they were rounded from."""
+        module = _module(self.original)
+        held = [] if module is None else [*module.parameters(), *module.buffers(), *_tensors(module)]
+        kinds = {str(value.dtype).rpartition(".")[2] for value in (*held, *self.example.values()) if _is_torch(value)}
+        return max((_ROUNDED[kind] for kind in kinds if kind in _ROUNDED), default=2.0**-53)
+
     def _evaluating(self, target: Any) -> Any:
         """A module: a copy in double precision, in evaluation mode; or itself, borrowed, where it was patched."""
         torch = sys.modules.get("torch")
@@ -71,7 +79,8 @@ class Foreign:
             return copy.deepcopy(target).to("cpu").double().eval()
         except (RuntimeError, TypeError, NotImplementedError, AttributeError):
             self.precise = False
-            return target.eval()
+            self.restore = borrow(target, double=False)
+            return target
 
     def hurry(self) -> None:
         """Compile a callable of JAX where it can be traced: after its randomness and its writes were looked for."""
@@ -193,6 +202,15 @@ class Foreign:
         )
 
 
+# Half of the distance between a number near 1 and the next, for each kind of number.
+_ROUNDED = {"bfloat16": 2.0**-9, "float16": 2.0**-12, "float32": 2.0**-25}
+
+
+def _tensors(module: Any) -> list[Any]:
+    """The tensors that modules have as plain attributes."""
+    return [value for part in module.modules() for value in vars(part).values() if _is_torch(value)]
+
+
 def _array(value: Any) -> Any:
     """An array of JAX's, where it was one of NumPy's; anything else as it is."""
     import jax.numpy as jnp
@@ -209,7 +227,7 @@ def _is_patched(module: Any) -> bool:
 def borrow(module: Any, double: bool) -> Callable[[], None]:
     """Put a module into evaluation mode, and into double precision if wanted; return what makes it again what it
     was."""
-    restore = kept(module)
+    restore = keep(module)
     module.eval()
     for each in (*module.parameters(), *module.buffers()):
         if double and each.is_floating_point():

@@ -31,6 +31,7 @@ class Inquiry:
         self.found: dict[str, str] = {}
         self.laws: list[str] = []
         self.reasons: dict[str, str] = {}  # Why a law could not be judged, by its name.
+        self.first: Draw | None = None  # The weights by which the structure was judged.
         self.beside: tuple[str, ...] = ()  # Weights that take part in what is asked, beside queries, keys and values.
         self.normed = False  # Whether the size of queries and keys has no effect on the scores.
 

@@ -1,103 +1,153 @@
-"""What a module holds, kept before foreign code runs it, so that afterwards it is what it was."""
+"""What an audit leaves as it was: the modules of a callable, what they keep from call to call, and global tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-Undo = Callable[[], None]
-_DEEP = 4  # Objects inside objects are followed so far: a config, a helper with tables, a cache of tables.
+_DEEP = 4  # How far objects are looked into.
+_MANY = 4000  # Entries of a container that are looked at.
+_LARGE = 10**7  # Numbers of a tensor, beyond which it is not copied.
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
 
 
-def kept(module: Any) -> Undo:
-    """Return what makes a module again what it is now: its attributes, its modes, its hooks, its parameters and
-    buffers, tables that it keeps in attributes, in containers and in plain objects, and the numbers in all of them."""
-    undo: list[Undo] = []
-    seen: set[int] = set()
-    for part in module.modules():
-        _keep(part, undo, seen, _DEEP)
-
-    def restore() -> None:
-        for step in undo:
-            step()
-
-    return restore
+def keep(target: Callable[..., Any]) -> Callable[[], None]:
+    """Return what makes the modules of a callable, and the tables that it knows, again what they are now."""
+    memory = _Memory()
+    for owner in _owners(target):
+        memory.keep(owner, 0)
+    return memory.restore
 
 
-def _keep(value: Any, undo: list[Undo], seen: set[int], depth: int) -> None:
-    """Keep what a value holds, itself and inside."""
-    import torch
-
-    if id(value) in seen or depth < 0 or (isinstance(value, torch.nn.Module) and depth < _DEEP):
-        return
-    seen.add(id(value))
-    if isinstance(value, torch.Tensor):
-        undo.append(_numbers(value))
-    elif isinstance(value, dict):
-        undo.append(_mapping(value, dict(value)))
-        for each in list(value.values()):
-            _keep(each, undo, seen, depth - 1)
-    elif isinstance(value, list):
-        undo.append(_sequence(value, list(value)))
-        for each in value:
-            _keep(each, undo, seen, depth - 1)
-    elif isinstance(value, set):
-        undo.append(_members(value, set(value)))
-    elif isinstance(value, tuple):
-        for each in value:
-            _keep(each, undo, seen, depth - 1)
-    elif _is_plain(value):
-        _keep(vars(value), undo, seen, depth)
+@contextmanager
+def kept(target: Callable[..., Any]) -> Iterator[None]:
+    """A context after which the modules of a callable, and the tables that it knows, are what they were before."""
+    restore = keep(target)
+    try:
+        yield
+    finally:
+        restore()
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is an object with attributes, and neither a class, a function nor of Python's own making."""
-    if isinstance(value, type) or (callable(value) and not hasattr(value, "forward")):
-        return False
-    return isinstance(getattr(value, "__dict__", None), dict) and type(value).__module__ not in ("builtins", "torch")
+def _owners(target: Any) -> Iterator[Any]:
+    """A module or object itself; what a function closes over; the modules and tables that its file has by name."""
+    while isinstance(target, partial):
+        yield from (*target.args, *target.keywords.values())
+        target = target.func
+    if isinstance(target, types.MethodType):
+        yield target.__self__
+        target = target.__func__
+    if not isinstance(target, types.FunctionType):
+        yield target
+    functions = [target] if isinstance(target, types.FunctionType) else []
+    parts = target.modules() if _is_module(target) else [] if functions else [target]
+    functions += [inspect.unwrap(code) for part in parts if (code := _code(part)) is not None]
+    for function in functions:
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # It is not filled yet.
+                continue
+        for name, value in list(function.__globals__.items()):
+            if not name.startswith("__") and (isinstance(value, dict) or _is_module(value) or _is_cached(value)):
+                yield value
 
 
-def _numbers(tensor: Any) -> Undo:
-    """A tensor may be written to in place, or be given other numbers of another kind; parameters are not written to."""
-    import torch
-
-    data, version = tensor.data, tensor._version
-    copy = None if isinstance(tensor, torch.nn.Parameter) or tensor.is_meta else data.clone()
-
-    def restore() -> None:
-        if tensor.data_ptr() != data.data_ptr() or tensor.dtype != data.dtype or tensor.shape != data.shape:
-            tensor.data = data
-        if copy is not None and (tensor._version != version or not _equal(tensor.data, copy)):
-            tensor.data.copy_(copy)
-
-    return restore
+def _code(part: Any) -> Any:
+    code = getattr(type(part), "forward", None) or vars(type(part)).get("__call__")
+    return code if isinstance(code, types.FunctionType) else None
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool((one == other).all()) if one.dtype == other.dtype and one.shape == other.shape else False
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def _mapping(value: dict[Any, Any], was: dict[Any, Any]) -> Undo:
-    def restore() -> None:
-        if list(value) != list(was) or any(value[key] is not was[key] for key in was):
-            value.clear()
-            value.update(was)
-
-    return restore
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _sequence(value: list[Any], was: list[Any]) -> Undo:
-    def restore() -> None:
-        if len(value) != len(was) or any(one is not other for one, other in zip(value, was, strict=True)):
-            value[:] = was
-
-    return restore
+def _is_cached(value: Any) -> bool:
+    return callable(getattr(value, "cache_clear", None)) and callable(getattr(value, "cache_info", None))
 
 
-def _members(value: set[Any], was: set[Any]) -> Undo:
-    def restore() -> None:
-        if value != was:
-            value.clear()
-            value.update(was)
+class _Memory:
+    """What was seen, and how it is put back."""
 
-    return restore
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.undo: list[Callable[[], None]] = []
+
+    def keep(self, value: Any, depth: int) -> None:
+        if isinstance(value, _PLAIN) or id(value) in self.seen or depth > _DEEP:
+            return
+        self.seen.add(id(value))
+        if _is_tensor(value):
+            self._keep_tensor(value)
+        elif _is_cached(value):
+            size = value.cache_info().currsize
+            self.undo.append(lambda: None if value.cache_info().currsize == size else value.cache_clear())
+        elif isinstance(value, dict):
+            self._keep_dict(value, depth)
+        elif isinstance(value, list) and len(value) <= _MANY:
+            items = list(value)
+            self.undo.append(lambda: None if _are(value, items) else value.__setitem__(slice(None), items))
+            for item in items:
+                self.keep(item, depth + 1)
+        elif isinstance(value, set):
+            members = set(value)
+            self.undo.append(lambda: None if value == members else (value.clear(), value.update(members)))
+        elif isinstance(value, tuple) and len(value) <= _MANY:
+            for item in value:
+                self.keep(item, depth + 1)
+        elif isinstance(getattr(value, "__dict__", None), dict):
+            # Modules lie in modules to any depth; other objects are followed for a few steps.
+            self._keep_dict(vars(value), 0 if _is_module(value) else depth)
+
+    def _keep_dict(self, value: dict[Any, Any], depth: int) -> None:
+        if len(value) > _MANY:
+            return
+        items = dict(value)
+
+        def restore() -> None:
+            if not (value.keys() == items.keys() and all(value[key] is item for key, item in items.items())):
+                value.clear()
+                value.update(items)
+
+        self.undo.append(restore)
+        for item in items.values():
+            self.keep(item, depth + 1)
+
+    def _keep_tensor(self, tensor: Any) -> None:
+        import torch
+
+        data, grad, needs = tensor.data, tensor.grad if tensor.is_leaf else None, tensor.requires_grad
+        fixed = isinstance(tensor, torch.nn.Parameter) or tensor.numel() > _LARGE or tensor.is_meta
+        copy = None if fixed else data.clone()
+
+        def restore() -> None:
+            with torch.no_grad():
+                if copy is not None and not torch.equal(data, copy):
+                    data.copy_(copy)
+            if tensor.dtype != data.dtype or tensor.data_ptr() != data.data_ptr():
+                tensor.data = data
+            if tensor.is_leaf and tensor.requires_grad != needs:
+                tensor.requires_grad_(needs)
+            if tensor.is_leaf and tensor.grad is not grad:
+                tensor.grad = grad
+
+        self.undo.append(restore)
+
+    def restore(self) -> None:
+        for undo in reversed(self.undo):
+            undo()
+
+
+def _are(value: list[Any], items: list[Any]) -> bool:
+    return len(value) == len(items) and all(one is other for one, other in zip(value, items, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .access import Direct
 from .inquiry import Inquiry, number
 from .models import logarithms
 from .observing import observe
@@ -31,8 +32,9 @@ def rotary_law(inquiry: Inquiry) -> bool:
         inquiry.cannot("rotary", "no query hears two keys, so that positions do not show")
         return True
     inquiry.tested("rotary")
-    # Cosines and sines are often tables in single precision: what they are off by grows with the scores.
-    tolerance = max(1e-6, inquiry.slack * 10) * max(1.0, float(np.ptp(values[support])))
+    # Cosines and sines are often tables of few digits: what they are off by grows with the scores.
+    coarse = inquiry.access.foreign.coarseness if isinstance(inquiry.access, Direct) else 0.0
+    tolerance = max(1e-6, inquiry.slack * 10, 8 * coarse) * max(1.0, float(np.ptp(values[support])))
     if not _by_distance(values, support, tolerance):
         _not_relative(inquiry, values, support, tolerance)
         return True

@@ -13,6 +13,7 @@ from ..lift import proved as findings_of_checker
 from .attention_laws import GENERAL as WORDS
 from .claims import Verdict, verdicts
 from .contract import Contract
+from .keeping import kept
 from .layout import Layout
 from .reports import Finding
 
@@ -146,7 +147,8 @@ def _read(target: Callable[..., Any], example: Mapping[str, Any], layouts: Mappi
     if not any(type(value).__module__.startswith(("torch", "jax")) for value in example.values()):
         return None
     try:
-        return reader(target, (), example, {name: str(layout) for name, layout in layouts.items()}).program()
+        with kept(target):
+            return reader(target, (), example, {name: str(layout) for name, layout in layouts.items()}).program()
     except Error:
         return None
 

@@ -108,6 +108,7 @@ def structure(inquiry: Inquiry) -> bool:
     if np.nanmax(np.abs(base), initial=0.0) > 1e-9 and not inquiry.contract.residual:
         inquiry.found["added"] = "something that does not depend on the values is added to the output"
     inquiry.tested("values")
+    inquiry.first = draw
     if silent:
         inquiry.report(
             "dead input",
