@@ -159,7 +159,8 @@ def test_files_of_one_name_and_of_packages_are_told_apart(folder: Path, capsys: 
         room = folder / name
         (room / "pack").mkdir(parents=True)
         leak = "x.mean(0, keepdim=True)" if name == "new" else "0.0"
-        block = f"import torch\n\nclass Block(torch.nn.Module):\n    def forward(self, x):\n        return x.cumsum(1) + {leak}\n"
+        forward = f"    def forward(self, x):\n        return x.cumsum(1) + {leak}\n"
+        block = f"import torch\n\nclass Block(torch.nn.Module):\n{forward}"
         model = MODELS + "\n\ndef build():\n    return Model(Block())\n"
         (room / "layer.py").write_text(block, encoding="utf-8")
         (room / "model.py").write_text("from layer import Block\n" + model, encoding="utf-8")

@@ -94,7 +94,8 @@ class _Memory:
             size = value.cache_info().currsize
             self.undo.append(lambda: None if value.cache_info().currsize == size else value.cache_clear())
         elif isinstance(value, dict):
-            self._keep_dict(value, depth)
+            if type(value).__getitem__ is dict.__getitem__:  # One that makes what is asked for is left alone.
+                self._keep_dict(value, depth)
         elif isinstance(value, list) and len(value) <= _MANY:
             items = list(value)
             self.undo.append(lambda: None if _are(value, items) else value.__setitem__(slice(None), items))
