@@ -19,7 +19,7 @@ from .rows import irrelevant_keys, row_sums
 from .scores import bias_law, kernel_law, scale_law, softcap_law
 from .signs import capped_late, masked_late, normalised_elsewhere, softmax_twice
 from .strength import additive_law, empty_law, sink_law, sink_share, strength_law
-from .structure import measure_precision, shrink, structure
+from .structure import SPLIT, SUMMED, measure_precision, shrink, structure
 
 _MOST = 40_000_000  # Weights of one recovery: lanes and queries by lanes and keys.
 _LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
@@ -80,16 +80,16 @@ def judge(inquiry: Inquiry) -> None:
 
 
 def _draws(inquiry: Inquiry) -> list[Draw]:
-    """Weights for several queries and keys, with and without masks: beside those by which lanes are known to be apart,
-    and one with masks, all lanes at once."""
+    """Weights for several queries and keys, with and without masks: beside those by which lanes are known to be
+    apart, all lanes at once."""
     plain = inquiry.settings.plain()
     varied = bool(plain.keeps) or inquiry.contract.documents is not None
     draws = [inquiry.first] if inquiry.first is not None else [inquiry.observe(*inquiry.inputs()[:2], plain)]
     draws += [observe(inquiry.access, *inquiry.inputs()[:2], plain, each=False) for _ in range(2)]
     inquiry.settings.heard = np.nan_to_num(np.abs(own(inquiry.access, draws[0].full))) > 0
-    for turn in range(4 if varied else 0):
+    for _ in range(3 if varied else 0):
         setting = inquiry.settings.draw(inquiry.rng)
-        draws.append(observe(inquiry.access, *inquiry.inputs()[:2], setting, each=inquiry.each and turn == 0))
+        draws.append(observe(inquiry.access, *inquiry.inputs()[:2], setting, each=False))
     return draws
 
 
@@ -153,6 +153,8 @@ GENERAL = {
 }
 
 
+# Causes that name no mistake: heads may be mixed on purpose.
+VAGUE = frozenset((GENERAL["heads"][0], SPLIT, SUMMED))
 _HEARING = frozenset(("causal", "window", "mask", "documents", "regions", "gap", "reach"))
 
 

@@ -11,12 +11,15 @@ from functools import partial
 from typing import Any
 
 from ..diagnostics import CallError
+from .attention_laws import VAGUE
 from .auditing import audit
 from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
+from .intercept import role_of
+from .positions import NOT_ROTATED
 from .promises import Contracts, contract_for, settings_of
-from .reports import Report
+from .reports import Finding, Report
 
 Tell = Callable[[str], None]
 _KEYS = re.compile(r"key|value|context|encoder|memory|cond|source|kv", re.IGNORECASE)
@@ -48,6 +51,7 @@ class Question:
     axes: dict[str, str]
     contract: dict[str, Any]
     unread: list[str] = field(default_factory=list)
+    declared: dict[str, Any] = field(default_factory=dict)  # What somebody says of it.
 
     @property
     def key(self) -> Any:
@@ -75,7 +79,7 @@ def calls_of(model: Any, inputs: Mapping[str, Any], causal: bool) -> list[Call]:
     without. `causal` says whether later tokens are to be hidden."""
     import torch
 
-    inputs = dict(inputs)
+    inputs = _fewer(inputs)
     takes = inspect.signature(model.forward).parameters
     if "use_cache" in takes:
         inputs["use_cache"] = False
@@ -92,6 +96,16 @@ def calls_of(model: Any, inputs: Mapping[str, Any], causal: bool) -> list[Call]:
     return calls
 
 
+def _fewer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of two examples, where there are more."""
+    counts = [value.shape[0] for value in inputs.values() if getattr(value, "ndim", 0)]
+    most = max(counts, default=0)
+    return {
+        name: value[:2] if getattr(value, "ndim", 0) and value.shape[0] == most > 2 else value
+        for name, value in inputs.items()
+    }
+
+
 def audit_inside(
     model: Any, calls: list[Call], contracts: Contracts | None = None, tell: Tell | None = None
 ) -> tuple[Report, ...]:
@@ -103,7 +117,8 @@ def audit_inside(
         if isinstance(asked, str):
             groups.setdefault((type(site.module), asked), []).append((site, asked))
             continue
-        asked.contract.update(contract_for(contracts or {}, site.name))
+        asked.declared = contract_for(contracts or {}, site.name)
+        asked.contract.update(asked.declared)
         groups.setdefault(asked.key, []).append((site, asked))
     return tuple(_report(group, tell or (lambda name: None)) for group in groups.values())
 
@@ -133,15 +148,29 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
     tell(names[0])
     try:
         made = audit(site.module, first.example, first.axes, read_contract(first.contract))
+        if any(finding.cause == NOT_ROTATED for finding in made.findings) and "rotary" not in first.declared:
+            del first.contract["rotary"]  # Layers without positions are handed the tables of the others.
+            made = audit(site.module, first.example, first.axes, read_contract(first.contract))
     except CallError as problem:
         return replace(empty, unread=(f"the module: {problem.diagnostics[0].message}",))
-    findings = tuple(replace(finding, module=site.name) for finding in made.findings)
-    told = (*made.unread, *first.unread)
+    sure = [finding for finding in made.findings if not _by_design(finding)]
+    findings = tuple(replace(finding, module=site.name) for finding in sure)
+    doubts = [f"{x.law}: {x.message}, which may be meant: {x.witness}" for x in made.findings if x not in sure]
+    told = (*made.unread, *first.unread, *doubts)
     found = {**empty.found, **made.found}
     settings = settings_of(first.contract, made.found)
     return replace(
         made, subject=names[0], equal=empty.equal, found=found, unread=told, findings=findings, settings=settings
     )
+
+
+def _by_design(finding: Finding) -> bool:
+    """Whether what was found may be meant, where nobody declared the opposite: heads that talk to each other, a norm
+    over all of them, something between heads and the output, parameters that only some inputs need."""
+    if finding.law == "dead parameter":
+        names = re.findall(r"`(.+?)`", finding.message)
+        return all(role_of(name) not in ("q", "k", "v", "kv", "qkv") for name in names)
+    return finding.law in ("heads", "layout") and finding.confidence != "proved" and finding.cause in VAGUE
 
 
 # ----------------------------------------------------------------------------------------------- what is asked
@@ -270,6 +299,8 @@ def _mask_axes(value: Any, size: Mapping[str, int]) -> str | None:
 
 def _polarity(value: Any, call: Call) -> str | None:
     """What a mask means: told by what it has, for the first token's query, at the first token and at padded ones."""
+    if value.is_complex():
+        return None
     values = value.unique()
     if value.is_floating_point() and bool((values <= 0).all()):
         return "additive" if bool(((values == 0) | (values < -1e3)).all()) else None
@@ -292,7 +323,7 @@ def _declared_by(module: Any, example: Mapping[str, Any], width: int) -> dict[st
         made["rotary"] = "relative"
     scale = _number(module, _SCALES)
     if scale is not None and math.isclose(scale, width**-0.5, rel_tol=1e-4) and all(map(_keeps_length, tables)):
-        made["scale"] = "1/sqrt(d)"
+        made["scale"] = scale
     cap = _number(module, _CAPS)
     if cap is not None:
         made["softcap"] = cap

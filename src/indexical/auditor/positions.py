@@ -14,6 +14,7 @@ from .models import logarithms
 from .observing import observe
 from .scores import judge_normed, judge_scale, norms
 
+NOT_ROTATED = "neither queries nor keys are rotated"
 _ROTARY = (r"rot\w*.*|cos.*|sin.*",)
 
 
@@ -46,7 +47,7 @@ def rotary_law(inquiry: Inquiry) -> bool:
             "rotary",
             f"scores do not depend on the positions of {'the keys' if turned else 'queries and keys'}",
             "equal queries and equal keys give equal scores for all keys of a query",
-            "the queries are rotated, and the keys are not" if turned else "neither queries nor keys are rotated",
+            "the queries are rotated, and the keys are not" if turned else NOT_ROTATED,
             "rotate q by its position and k by its own",
             _ROTARY,
         )

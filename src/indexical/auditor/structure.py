@@ -16,6 +16,8 @@ from .observing import Draw, observe
 _PRODUCT = (r"einsum.*|matmul.*|bmm.*| @ .*", r"scaled_dot_product_attention.*")
 _MASK = (r"masked_fill.*|where\s*\(.*|mask.*",)
 _LAYOUT = (r"\.(view|reshape|transpose|permute|swapaxes)\(.*", r"rearrange.*")
+SPLIT = "axes are merged or split in another order than declared"
+SUMMED = "heads take part in a sum, or `view` was used where `transpose` was meant"
 
 
 def shrink(inquiry: Inquiry) -> None:
@@ -216,7 +218,7 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         witness,
         "the values are rotated as well: each arrives turned by its position"
         if turned
-        else "axes are merged or split in another order than declared",
+        else SPLIT,
         "rotate queries and keys alone"
         if turned
         else "merge `(h e)` with the heads first: transpose, then reshape",
@@ -281,4 +283,4 @@ def _read_otherwise(inquiry: Inquiry, witness: str, letter: str | None) -> bool:
 def _mixed(letter: str) -> str:
     if letter == "b":
         return "the batch takes part in a product or a sum, or `view` was used where `transpose` was meant"
-    return "heads take part in a sum, or `view` was used where `transpose` was meant"
+    return SUMMED
