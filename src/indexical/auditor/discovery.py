@@ -54,15 +54,17 @@ class _Frame:
 
 def find_sites(model: Any, run: Callable[[], Any]) -> list[Site]:
     """The modules of a model that attend in a run, in the order of their first calls."""
+    import torch
+
     sites: dict[str, Site] = {}
     running: list[_Frame] = []
-    with _hooked(model, running, sites), flex_by_definition(), _following(running, sites):
+    with torch.no_grad(), _hooked(model, running), flex_by_definition(), _following(running, sites):
         run()
     return list(sites.values())
 
 
 @contextmanager
-def _hooked(model: Any, running: list[_Frame], sites: dict[str, Site]) -> Iterator[None]:
+def _hooked(model: Any, running: list[_Frame]) -> Iterator[None]:
     """A context in which the modules that run are known."""
 
     def before(name: str) -> Callable[..., None]:

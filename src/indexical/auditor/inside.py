@@ -64,11 +64,12 @@ class Question:
 
 
 def _plain_attributes(module: Any) -> str:
-    """What a module is set to, beside its number among its like; a function that was put into it is one of a kind."""
-    kept = {}
+    """What a module is set to, beside its number among its like, and the functions that it holds."""
+    kept: dict[str, Any] = {}
     for name, value in vars(module).items():
-        if callable(value) and not isinstance(value, type) and name == "forward":
-            kept[name] = id(value)
+        if callable(value):
+            held = value.func if isinstance(value, partial) else value
+            kept[name] = id(getattr(held, "__code__", held))
         elif not _PLACES.search(name) and isinstance(value, str | int | float | bool | tuple | None):
             kept[name] = value
     return str(sorted(kept.items(), key=str))
@@ -125,16 +126,13 @@ def audit_inside(
 
 def _questions(model: Any, calls: list[Call]) -> list[tuple[Site, Question | str]]:
     """The modules that attend, each with what is asked of it by the first call that tells enough."""
-    import torch
-
     asked: dict[str, tuple[Site, Question | str]] = {}
     restore = borrow(model, double=False)
     try:
-        with torch.no_grad():
-            for call in calls:
-                for site in find_sites(model, call.run):
-                    if site.name not in asked or isinstance(asked[site.name][1], str):
-                        asked[site.name] = site, question(site, call)
+        for call in calls:
+            for site in find_sites(model, call.run):
+                if site.name not in asked or isinstance(asked[site.name][1], str):
+                    asked[site.name] = site, question(site, call)
     finally:
         restore()
     return list(asked.values())
