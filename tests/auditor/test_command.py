@@ -159,8 +159,8 @@ def test_files_of_one_name_and_of_packages_are_told_apart(folder: Path, capsys: 
         room = folder / name
         (room / "pack").mkdir(parents=True)
         leak = "x.mean(0, keepdim=True)" if name == "new" else "0.0"
-        forward = f"    def forward(self, x):\n        return x.cumsum(1) + {leak}\n"
-        block = f"import torch\n\nclass Block(torch.nn.Module):\n{forward}"
+        head = "import torch\n\nclass Block(torch.nn.Module):\n    def forward(self, x):\n"
+        block = f"{head}        return x.cumsum(1) + {leak}\n"
         model = MODELS + "\n\ndef build():\n    return Model(Block())\n"
         (room / "layer.py").write_text(block, encoding="utf-8")
         (room / "model.py").write_text("from layer import Block\n" + model, encoding="utf-8")
@@ -453,7 +453,7 @@ def test_settings_are_what_was_declared_and_what_can_be() -> None:
 def test_hooks_and_workflows_run_commands_that_there_are() -> None:
     root = Path(__file__).resolve().parent.parent.parent
     hooks = (root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
-    entries = re.findall(r"^- id: (\S+)$.*?^  entry: ix (.+)$", hooks, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^- id: (\S+)$.*?^  entry: ix ([^\n]+)$", hooks, re.MULTILINE | re.DOTALL)
     assert [name for name, _ in entries] == ["ix-check", "ix-fmt", "ix-audit"]
     page = (root / "docs" / "audit.md").read_text(encoding="utf-8")
     commands = [words for _, words in entries] + re.findall(r"- run: ix (.+)$", page, re.MULTILINE)

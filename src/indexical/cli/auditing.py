@@ -143,8 +143,8 @@ def _audit_model(given: Any, promise: Promise, options: Namespace) -> Report:
     causal = False if options.bidirectional else None if causal is None else bool(causal)
     length = options.length or promise.length or 7
     inputs = None if promise.example is None else example_of(promise.example, model, promise.library)
-    told = {"causal": causal, "length": length, "contracts": promise.contracts}
-    report = audit_model(model, inputs, tell=teller(True), **told)
+    contracts = promise.contracts
+    report = audit_model(model, inputs, causal=causal, length=length, tell=teller(True), contracts=contracts)
     if report.failure is not None and not options.model:
         print(
             f"ix: {promise.target} runs on no inputs that were drawn for it: give some with --model --example "
