@@ -378,6 +378,9 @@ def test_a_contract_that_judges_nothing_is_told() -> None:
     assert len(report.undecided) == 1
     assert report.undecided[0].startswith("window of `decoder.*`: the model has no such attention; it has ")
     assert report.undecided[0] in report.unread
+    unasked = Report("Model", parts=(Report("layers.0", unread=("the module: its arguments have no names",)),))
+    assert status([with_unmatched(unasked, {"layers.*": {"heads": 2}})], True) == 1
+    assert status([with_unmatched(unasked, {})], True) == 0
 
 
 def test_declared_targets_are_audited_without_naming_them(folder: Path, capsys: Captured) -> None:

@@ -111,18 +111,28 @@ def contract_for(contracts: Contracts, module: str) -> dict[str, Any]:
 
 
 def with_unmatched(report: Report, contracts: Contracts) -> Report:
-    """The report, which tells of contracts that no attention inside is judged by."""
+    """The report, which tells of contracts that no attention inside is judged by: there is none of that name, or it
+    could not be asked."""
     names = [name for part in report.parts for name in (part.subject, *part.equal)]
     missed = [pattern for pattern in contracts if not any(fits(pattern, name) for name in names)]
+    parts = tuple(_unasked(part, contract_for(contracts, part.subject)) for part in report.parts)
     if not missed or report.failure is not None:
-        return report
+        return replace(report, parts=parts)
     has = f"it has {', '.join(names)}" if names else "none was found"
     told = tuple(
         f"{', '.join(contracts[pattern])} of {'the attentions inside' if pattern == EVERY else f'`{pattern}`'}: "
         f"the model has no such attention; {has}"
         for pattern in missed
     )
-    return replace(report, unread=(*report.unread, *told), undecided=(*report.undecided, *told))
+    unread, undecided = (*report.unread, *told), (*report.undecided, *told)
+    return replace(report, unread=unread, undecided=undecided, parts=parts)
+
+
+def _unasked(part: Report, declared: Mapping[str, Any]) -> Report:
+    if part.laws or part.findings or not declared:
+        return part
+    reasons = "; ".join(part.unread) or "the module was not asked"
+    return replace(part, undecided=(*part.undecided, f"{', '.join(declared)}: {reasons}"))
 
 
 # ---------------------------------------------------------------- writing
