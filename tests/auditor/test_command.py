@@ -388,8 +388,8 @@ def test_declared_targets_are_audited_without_naming_them(folder: Path, capsys: 
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
     assert main(["audit"]) == 0
     assert "Model: no law is broken" in capsys.readouterr().out
-    wrong = '\n[[tool.indexical.audit.target]]\nname = "small_models.py:wrong"\ncausal = false\n'
-    (folder / "pyproject.toml").write_text(text + wrong, encoding="utf-8")
+    more = '\n[[tool.indexical.audit.target]]\nname = "small_models.py:hidden"\ncausal = false\n'
+    (folder / "pyproject.toml").write_text(text + more, encoding="utf-8")
     assert main(["audit", "--format", "json"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert "causal" in first["laws"]

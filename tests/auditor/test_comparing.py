@@ -149,12 +149,8 @@ def test_weights_that_cannot_be_shared_are_named(folder: Path, capsys: Captured)
 
 def test_settings_are_given_to_the_builder(folder: Path, capsys: Captured) -> None:
     target = "eager_attention.py:chosen"
-    assert main(["audit", "--compare", target, "--settings", "eager,sdpa"]) == 0
     assert main(["audit", "--compare", target, "--settings", "eager,sdpa,flash", "--format", "json"]) == 1
-    assert [report["ok"] for report in json.loads(capsys.readouterr().out.partition("\n[")[2].join(("[", "")))] == [
-        True,
-        False,
-    ]
+    assert [report["ok"] for report in json.loads(capsys.readouterr().out)] == [True, False]
     assert main(["audit", "--compare", "eager_attention.py:full", "--settings", "eager,sdpa"]) == 2
     assert "has no such settings" in capsys.readouterr().err
     assert main(["audit", "--compare", target]) == 2
@@ -184,6 +180,7 @@ def test_models_are_compared_and_left_as_they_were() -> None:
     assert all(torch.equal(value, kept[name]) for name, value in second.state_dict().items())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("bug", "law"), [("future", "causal"), ("padding", "left padding"), ("queries", "relative positions")]
 )
