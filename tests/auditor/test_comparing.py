@@ -195,21 +195,37 @@ def test_the_first_layer_of_a_model_that_differs_is_named(bug: str, law: str) ->
 
 def test_numbers_that_were_drawn_are_taken_from_the_first_and_masks_are_not() -> None:
     class Kept(nn.Module):
-        def __init__(self, seed: int, offset: int) -> None:
+        def __init__(self, seed: int, offset: int, steps: int = 0) -> None:
             super().__init__()
             self.linear = nn.Linear(6, 6)
             drawn = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed))
             self.register_buffer("features", drawn)
+            self.register_buffer("computed", torch.arange(6.0) + steps, persistent=False)
             self.register_buffer("mask", torch.ones(20, 20).tril(offset))
 
         def forward(self, x: Any) -> Any:
-            y = self.linear(x) @ self.features
+            y = self.linear(x) @ self.features + self.computed
             return self.mask[: x.shape[1], : x.shape[1]] @ y
 
     same = compare(Kept(0, 0), Kept(1, 0))
     assert same.ok, same
     assert "`features`" in same.found["buffers"]
     assert not compare(Kept(0, 0), Kept(0, 1)).ok
+    assert not compare(Kept(0, 0), Kept(0, 0, steps=1)).ok
+
+
+def test_a_buffer_with_other_numbers_is_the_cause_where_no_law_is() -> None:
+    class Angles(nn.Module):
+        def __init__(self, base: float) -> None:
+            super().__init__()
+            self.register_buffer("angles", base ** torch.arange(6.0), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return x * self.angles
+
+    first, second = (nn.Sequential(nn.Linear(6, 6), Angles(base)) for base in (1.5, 1.25))
+    (finding,) = compare(first, second).findings
+    assert finding.cause == "first in `1` (Angles): its `angles` has other numbers"
 
 
 def test_what_differs_by_rounding_alone_is_the_same() -> None:

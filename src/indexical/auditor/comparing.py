@@ -15,7 +15,7 @@ import numpy as np
 
 from .calling import Foreign, Unusable, _module, stopped
 from .contract import Contract
-from .differing import first_apart, told_apart
+from .differing import first_apart, told_apart, unlike_buffers
 from .drawing import Case, cases_of, drawn_example
 from .inquiry import number
 from .layout import refusal
@@ -84,8 +84,9 @@ def _weights(target: Any) -> bool:
 
 
 def share(first: Any, second: Any, names: tuple[str, str]) -> tuple[Callable[[], None], list[str]]:
-    """Give one module the weights of another, and what it keeps beside them but for its masks. Returned are what gives
-    it back its own, and the names of what it keeps that was not the same."""
+    """Give one module the weights of another, and the buffers that are saved with them but for masks: what it computes
+    itself, such as masks and angles, stays its own. Returned are what gives it back its own, and the names of the
+    buffers that were not the same."""
     ours, theirs = (dict(each.named_parameters()) for each in (first, second))
     words = [
         f"only {name} has {_listed(sorted(mine.keys() - yours.keys()))}"
@@ -103,10 +104,10 @@ def share(first: Any, second: Any, names: tuple[str, str]) -> tuple[Callable[[],
     for name, value in theirs.items():
         value.data = ours[name].data.to(value.dtype).clone()
     taken = []
-    held, holds = dict(first.named_buffers()), dict(second.named_buffers())
-    for name, value in holds.items():
+    held, saved = dict(first.named_buffers()), second.state_dict().keys()
+    for name, value in second.named_buffers():
         source = held.get(name)
-        if source is None or source.shape != value.shape or _is_mask(source) or _is_mask(value):
+        if source is None or name not in saved or source.shape != value.shape or _is_mask(source) or _is_mask(value):
             continue
         if not bool((source.to(value.dtype) == value).all()):
             taken.append(f"`{name}`")
@@ -311,6 +312,7 @@ def _broken(
     where = f"first in `{name}` ({type(module).__name__})" if name else "outside of the modules that both have"
     flipped = _flipped(pair, case, one, allowed)
     cause, mend = flipped or told_apart(pair, names, contract)
+    cause = cause or unlike_buffers(module, other)
     message = f"{names[1]} gives other numbers than {names[0]}"
     hints = (r"scaled_dot_product_attention.*", r"softmax.*")
     span = place_of(other if name and other is not None else pair.targets[1], hints)

@@ -98,6 +98,19 @@ def told_apart(pair: Pair, names: tuple[str, str], contract: Contract) -> tuple[
     return _cause(reports, names)
 
 
+def unlike_buffers(first: Any, second: Any) -> str:
+    """The buffers of two modules that have other numbers; empty where there are none."""
+    if first is None or second is None:
+        return ""
+    ours, theirs = (dict(module.named_buffers()) for module in (first, second))
+    unlike = [
+        f"`{name}`"
+        for name, value in ours.items()
+        if name in theirs and (value.shape != theirs[name].shape or bool((value != theirs[name]).any()))
+    ]
+    return f"its {', '.join(unlike)} {'has' if len(unlike) == 1 else 'have'} other numbers" if unlike else ""
+
+
 def _is_tokens(value: Any) -> bool:
     return getattr(value, "ndim", 0) == 2 and str(value.dtype) == "torch.int64"
 
