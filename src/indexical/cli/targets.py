@@ -143,13 +143,13 @@ def called(target: Any, *arguments: Any) -> Any:
     if missing:
         raise Usage(
             f"`{name}` takes {', '.join(missing)}: for a model, name a function that builds it without arguments; for "
-            "one attention, give --example and --axes"
+            "one attention, give --example inputs.npz"
         )
     try:
         return target(*arguments)
     except Exception as problem:  # Foreign code may raise anything while it is built.
         call = f"`{name}({', '.join(map(repr, arguments))})`"
-        raise Usage(f"{call} raises {_first_line(problem)}; name a function that builds it without arguments") from None
+        raise Usage(f"{call} raises {_first_line(problem)}; only what is built can be audited") from None
 
 
 def missing_arguments(target: Any, given: int) -> list[str]:
