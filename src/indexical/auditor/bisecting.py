@@ -23,6 +23,7 @@ class Call:
     returned: list[Laid] = field(default_factory=list)
     attends: bool = False  # Each of the queries was weighed against all keys in it.
     over_queries: bool = False  # And the weights of a key, over the queries, were made to sum to 1.
+    blurs: bool = False  # Positions were mixed otherwise, by a convolution; or it gives another number of them.
 
 
 @dataclass
@@ -53,9 +54,14 @@ def bisect(side: Side, comparison: Comparison, without: Callable[[Any], bool] | 
         if given and not _agree(call.returned, other.returned, nearly.returned):
             inside = [each for each in first.values() if f"{each.name}.".startswith(f"{call.name}.")]
             over = any(each.over_queries for each in inside)
-            return Blame(call.name, call.module, any(each.attends for each in inside), over, mixes)
+            return Blame(call.name, call.module, _is_attention(inside), over, mixes)
         mixes |= _moves_later(call, other)
-    return Blame(attends=any(call.attends for call in first.values()), mixes=mixes)
+    return Blame(attends=_is_attention(list(first.values())), mixes=mixes)
+
+
+def _is_attention(calls: list[Call]) -> bool:
+    """Whether positions are mixed by attention, and by nothing else."""
+    return any(call.attends for call in calls) and not any(call.blurs for call in calls)
 
 
 def _moves_later(one: Call, two: Call) -> bool:
@@ -140,13 +146,17 @@ def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[C
 
     def after(module: Any, arguments: Any, named: Any, returned: Any) -> None:
         call = running.pop()
-        call.returned = arrays(returned if isinstance(returned, tuple | list) else [returned])
+        values = returned if isinstance(returned, tuple | list) else [returned]
+        call.returned = arrays(values)
+        call.blurs |= any(_is_pooled(value, rows, set(cuts)) for value in values)
         calls.append(call)
 
     class Mode(TorchFunctionMode):
         def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
-            named = named or {}
-            if running and attends(getattr(function, "__name__", ""), given, set(cuts)):
+            named, name = named or {}, getattr(function, "__name__", "")
+            if running and _convolves(name, given):
+                running[-1].blurs = True
+            elif running and attends(name, given, set(cuts)):
                 running[-1].attends = True
                 axis = named.get("dim", given[1] if len(given) > 1 else None)
                 running[-1].over_queries |= isinstance(axis, int) and axis in (-2, given[0].ndim - 2)
@@ -190,4 +200,21 @@ def _laid(value: Any, rows: int, length: int) -> Any:
         return value
     if first == rows and value.ndim == 4 and value.shape[2] == length:
         return value.transpose(1, 2)
+    if first == rows and value.ndim == 3 and value.shape[2] == length:
+        return value.transpose(1, 2)
     return value.transpose(0, 1) if (first, second) == (length, rows) else None
+
+
+def _convolves(name: str, given: Any) -> bool:
+    """Whether a call of a function of PyTorch mixes neighbours."""
+    if name in ("unfold", "fft", "rfft", "fft2"):
+        return True
+    if not name.startswith("conv") or len(given) < 2 or not hasattr(given[1], "shape"):
+        return False
+    return any(size > 1 for size in given[1].shape[2:])
+
+
+def _is_pooled(value: Any, rows: int, lengths: set[int]) -> bool:
+    """Whether an activation lies along another number of positions than inputs and outputs do."""
+    is_real = hasattr(value, "is_floating_point") and value.is_floating_point()
+    return bool(is_real and value.ndim == 3 and value.shape[0] == rows and not lengths & {0, *value.shape[:2]})

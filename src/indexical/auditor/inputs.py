@@ -50,8 +50,7 @@ def _found(model: Any, length: int, rows: int, seed: int, vocabulary: int | None
         drawing = Drawing(model, size, rows, seed, vocabulary)
         for kind, inputs in islice(drawing.guesses(), _TRIES):
             try:
-                learnt = drawing.learn(inputs)
-                model(**learnt)
+                learnt = drawing.run(inputs)
             except Exception as problem:  # Foreign code may raise anything: the next guess is tried.
                 last = last or problem
                 continue
@@ -93,17 +92,22 @@ class Drawing:
         kind = next((each.dtype for each in self.model.parameters() if each.is_floating_point()), torch.float32)
         return torch.randn(self.rows, *shape, generator=self.generator).to(kind)
 
-    def learn(self, inputs: Inputs) -> Inputs:
-        """The inputs with tokens of the whole vocabulary: the size of the table that is asked for them."""
+    def run(self, inputs: Inputs) -> Inputs:
+        """Run the model; the inputs with tokens of the whole vocabulary: the size of the table that is asked for
+        them."""
         import torch
 
         whole = {name: value for name, value in inputs.items() if is_whole(value) and value.ndim == 2}
         if self.given is not None or not whole:
+            self.model(**inputs)
             return inputs
         small = {name: torch.randint(2, value.shape, generator=self.generator) for name, value in whole.items()}
         with _watched(list(small.values())) as tables:
             self.model(**{**inputs, **small})
-        self.vocabulary = min(tables.sizes, default=self.vocabulary)
+        if not tables.sizes:
+            self.model(**inputs)
+            return inputs
+        self.vocabulary = min(tables.sizes)
         self.reserved |= tables.padding
         return {**inputs, **{name: self.tokens(value.shape[1]) for name, value in whole.items()}}
 

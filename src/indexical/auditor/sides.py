@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from .calling import Unusable
 from .inputs import TARGETS, inputs_of, is_whole, parameters_of, said
-from .running import Run, Side, arrays_of, difference
+from .running import Run, Side, arrays_of, difference, same
 
 ROWS = 5  # Examples that are drawn: the one that is looked at, and four to go with it in a batch.
 
@@ -98,9 +99,12 @@ def _is_laid(arrays: list[tuple[str, Any]], rows: int, length: int) -> bool:
 
 
 def _turned(side: Side, ids: Any) -> Side:
-    """The side, with positions first where moving one input moves others along the first axis, and none of its row."""
+    """The side, with positions first where moving one input moves others along the first axis, and none of its row.
+    It is asked where some module says that it has positions first."""
     import torch
 
+    if not any(getattr(part, "batch_first", True) is False for part in side.model.modules()):
+        return side
     other = ids.clone()
     other[0, 0] = side.mate(2)[0, 0] if bool((side.mate(2)[0, 0] != ids[0, 0]).any()) else side.mate(3)[0, 1]
     first, second = (side.go(Run(x, mates=(0, 1))) for x in (ids, other))
@@ -173,12 +177,12 @@ def positions_of(side: Side) -> Callable[[Any], Any] | None:
     own = side(Run(ids))
     token = padding_token(side)
     for start in dict.fromkeys((0, 1 + (token or 0))):
-        forth = side(Run(ids, {"position_ids": counts + start}))
-        if float(difference(own, forth).max()) <= side.tolerance:
-            back = side(Run(ids, {"position_ids": counts.flip(1) + start}))
-            if float(difference(own, back).max()) <= side.tolerance:
-                return None
-            return partial(_counted, start)
+        try:
+            forth, back = (side(Run(ids, {"position_ids": each + start})) for each in (counts, counts.flip(1)))
+        except Unusable:
+            continue
+        if same(own, forth, side.tolerance):
+            return None if same(own, back, side.tolerance) else partial(_counted, start)
     return None
 
 
