@@ -55,7 +55,7 @@ class Side:
     calls: int = 0
     known: dict[Any, Any] = field(default_factory=dict)
     tell: Callable[[str], None] = lambda words: None
-    doing: str = ""
+    doing: str = "inputs and outputs"
     told: float = field(default_factory=time.monotonic)
     spent: float = 0.0  # Seconds in the model.
 

@@ -18,6 +18,7 @@ def sides_of(
 ) -> tuple[str, list[Side]]:
     """The kind of a model, and its sides: one, or an encoder, what the decoder hears of it, and a decoder."""
     kind, inputs = _given(given) if given else inputs_of(model, length=length, rows=ROWS, vocabulary=vocabulary)
+    tell("outputs")
     takes = frozenset(parameters_of(model))
     target = next((name for name in TARGETS if name in inputs), None)
     arrays = [name for name, value in inputs.items() if getattr(value, "ndim", 0) > 1]
