@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -93,10 +94,11 @@ class _Memory:
         elif _is_cached(value):
             size = value.cache_info().currsize
             self.undo.append(lambda: None if value.cache_info().currsize == size else value.cache_clear())
-        elif isinstance(value, dict):
-            if type(value).__getitem__ is dict.__getitem__:  # One that makes what is asked for is left alone.
-                self._keep_dict(value, depth)
-        elif isinstance(value, list) and len(value) <= _MANY:
+        elif type(value) in (dict, OrderedDict, defaultdict):
+            self._keep_dict(value, depth)
+        elif isinstance(value, dict):  # One of another kind may make what it is asked for.
+            return
+        elif type(value) is list and len(value) <= _MANY:
             items = list(value)
             self.undo.append(lambda: None if _are(value, items) else value.__setitem__(slice(None), items))
             for item in items:

@@ -13,6 +13,7 @@ from typing import Any
 from ..lift.flex import flex_by_definition
 from .calling import Unusable, _reported
 from .inputs import inputs_of as inputs_of
+from .reports import RUNS
 
 _LARGE = 30_000_000  # Parameters, beyond which the rounding of a model is not measured.
 _PATIENCE = 4.0  # Seconds between two words about what is being done.
@@ -115,7 +116,7 @@ class Side:
         arrays = dict(arrays_of(returned))
         value = arrays.get(self.output) if self.output else next(iter(arrays.values()), None)
         if value is None:
-            raise Unusable("shape", f"the model gives {type(returned).__name__}, and no {self.output or 'array'}")
+            raise Unusable(RUNS, f"the model gives {type(returned).__name__}, and no {self.output or 'array'}")
         return value.transpose(0, 1) if self.transposed and value.ndim > 1 else value
 
     def __call__(self, run: Run) -> Any:
@@ -139,7 +140,7 @@ class Side:
         if cache is None and isinstance(returned, tuple) and len(returned) > 1 and not hasattr(returned[1], "ndim"):
             cache = returned[1]
         if cache is None:
-            raise Unusable("cache", f"the model takes `{CACHE}`, and gives none back")
+            raise Unusable(RUNS, f"the model takes `{CACHE}`, and gives none back")
         return cache
 
     def chained(self, ids: Any, places: list[int]) -> Any:

@@ -33,7 +33,7 @@ def sides_of(
         name = "encoder_last_hidden_state"
         encoder = _settled(Side(model, source, inputs, takes, "encoder", mask, name, tell=tell), kind)
         heard = Side(model, source, inputs, takes, "decoder", mask, decoder.output, decoder.module, False, tell=tell)
-        sides = [encoder, heard, decoder] if encoder.aligned else [encoder, decoder]
+        sides = [encoder, heard, decoder] if encoder.aligned else [encoder, decoder] if encoder.output else [decoder]
     return kind, sides
 
 
@@ -91,7 +91,7 @@ def _settled(side: Side, kind: str) -> Side:
     side.aligned = False
     alone = {name: x.shape[1:] for name, x in arrays_of(side.call(Run(side.ids))[0]) if x.ndim}
     each = [name for name, x in arrays_of(returned) if x.ndim and len(x) == rows and alone.get(name) == x.shape[1:]]
-    side.output = wanted or (each[0] if each else None)
+    side.output = next((name for name in each if wanted in (None, name)), None)
     return side
 
 
@@ -123,7 +123,7 @@ def is_causal(model: Any, label: str = "") -> bool | None:
         return True
     config = getattr(model, "config", None)
     told = [getattr(config, name, None) for name in ("is_decoder", "causal", "is_causal")]
-    words = [getattr(part, name, None) for part in model.modules() for name in ("is_causal", "is_decoder")]
+    words = [getattr(part, name, None) for part in model.modules() for name in ("is_causal", "is_decoder", "causal")]
     flags = [word for word in words if isinstance(word, bool)]
     if True in told or any(flags):
         return True
@@ -132,6 +132,8 @@ def is_causal(model: Any, label: str = "") -> bool | None:
     if any(word in type(model).__name__ for word in ("MaskedLM", "Encoder", "Bert", "BERT")):
         return False
     names = {type(part).__name__ for part in model.modules()}
+    if any(name.endswith(("_mask", "is_causal")) and "attention_mask" not in name for name in parameters_of(model)):
+        return None  # Its caller decides, by a mask.
     if any(word in name for name in names for word in ("Causal", "GPT", "Decoder")) or _has_triangle(model):
         return True
     return None

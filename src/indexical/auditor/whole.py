@@ -15,7 +15,7 @@ from .layout import refusal
 from .places import owned
 from .promises import Contracts, with_unmatched
 from .randomness import randomness
-from .reports import Finding, Report, name_of, place_of, ranked
+from .reports import RUNS, Finding, Report, name_of, place_of, ranked
 from .rotations import Fault, rotation_fault
 from .running import Run, Side, difference, same, tolerance_of
 from .sides import is_causal, sides_of
@@ -150,7 +150,7 @@ class Audit:
             empty = any(not torch.isfinite(each).all() for each in self.model.parameters())
             message = "the parameters of the model are not finite" if empty else "the output is not finite"
             if empty:
-                raise Unusable("runs", message, "it was not initialised", "load its numbers, or initialise it")
+                raise Unusable(RUNS, message, "it was not initialised", "load its numbers, or initialise it")
             witness = "NaN or infinity on random inputs"
             self.findings.append(Finding("finite", message, witness, span=place_of(self.model)))
             return False
@@ -227,6 +227,8 @@ class Audit:
             return trial.doubt or self._finding(side, trial, words, Blame())
         if trial.doubt and trial.law != "causal":
             return trial.doubt
+        if trial.chains and _takes_one(side):
+            return "one token after another is the full pass; with a cache, the model takes no several at once"
         blame = bisect(side, comparison, trial.without)
         if trial.doubt and not blame.mixes:
             return trial.doubt
@@ -263,6 +265,14 @@ class Audit:
         message = f"{trial.message}, in the {side.label}" if side.label and side.aligned else trial.message
         place = place_of(module if module is not None else self.model)
         return Finding(trial.law, message, witness, f"{where}: {trial.cause}", trial.mend, place, module=blame.name)
+
+
+def _takes_one(side: Side) -> bool:
+    """Whether a model that fills a cache takes one token at a time, and no more even at the beginning."""
+    whole, run = side(Run(side.ids)), Run(side.ids)
+    if same(whole, side.call(run, keep=True)[1], side.tolerance):
+        return False
+    return same(whole, side.chained(side.ids, list(range(1, side.ids.shape[1]))), side.tolerance)
 
 
 def _cause(problem: BaseException) -> Exception:
