@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from .inputs import is_whole
 from .running import Run, Side, difference, is_small, nudged
 from .trials import Comparison, Cuts, Part
 
@@ -34,6 +35,7 @@ class Blame:
     module: Any = None
     attends: bool = False
     over_queries: bool = False
+    inverted: bool = False  # What comes later moved it, and what came before did not.
     mixes: bool = False  # A module before it moved later positions, and no earlier one: it was causal so far.
 
 
@@ -41,8 +43,9 @@ def bisect(side: Side, comparison: Comparison, without: Callable[[Any], bool] | 
     """The module whose inputs are the same in the parts that count, and whose output is not: the first, innermost.
     Modules that it is to do `without` may differ, and so may what they return wherever it is handed on."""
     (one, left), (two, right) = comparison.cuts
-    first, second = _calls(side, one, left), _calls(side, two, right)
-    rough = _calls(side, one, left, rounded=True) if is_small(side.model) else first
+    numbered = without is None  # Whole numbers, such as positions, count among the inputs.
+    first, second = _calls(side, one, left, numbered), _calls(side, two, right, numbered)
+    rough = _calls(side, one, left, numbered, rounded=True) if is_small(side.model) else first
     if without is not None:
         first, second, rough = (_without(calls, without) for calls in (first, second, rough))
     mixes = False
@@ -54,7 +57,8 @@ def bisect(side: Side, comparison: Comparison, without: Callable[[Any], bool] | 
         if given and not _agree(call.returned, other.returned, nearly.returned):
             inside = [each for each in first.values() if f"{each.name}.".startswith(f"{call.name}.")]
             over = any(each.over_queries for each in inside)
-            return Blame(call.name, call.module, _is_attention(inside), over, mixes)
+            inverted = _hears_later_alone(call, other)
+            return Blame(call.name, call.module, _is_attention(inside), over, inverted, mixes)
         mixes |= _moves_later(call, other)
     return Blame(attends=_is_attention(list(first.values())), mixes=mixes)
 
@@ -62,6 +66,16 @@ def bisect(side: Side, comparison: Comparison, without: Callable[[Any], bool] | 
 def _is_attention(calls: list[Call]) -> bool:
     """Whether positions are mixed by attention, and by nothing else."""
     return any(call.attends for call in calls) and not any(call.blurs for call in calls)
+
+
+def _hears_later_alone(one: Call, two: Call) -> bool:
+    """Whether a change of one position moved earlier ones, and none after it but the last, which may hear nothing."""
+    given, returned = (_moved(*pair) for pair in ((one.given, two.given), (one.returned, two.returned)))
+    length = next((x.shape[1] for x, _ in one.returned if x is not None), 0)
+    if len(given) != 1 or not returned or min(returned) >= min(given):
+        return False
+    later = set(range(min(given) + 1, length - 1))
+    return bool(later) and not later & returned
 
 
 def _moves_later(one: Call, two: Call) -> bool:
@@ -80,13 +94,13 @@ def _moved(first: list[Laid], second: list[Laid]) -> set[int]:
     return found
 
 
-def _calls(side: Side, run: Run, cuts: Cuts, rounded: bool = False) -> dict[tuple[str, int], Call]:
+def _calls(side: Side, run: Run, cuts: Cuts, numbered: bool, rounded: bool = False) -> dict[tuple[str, int], Call]:
     """The calls of one run, by the module's name and how often it was called before, in the order in which they end."""
     calls: list[Call] = []
     with ExitStack() as stack:
         if rounded:
             stack.enter_context(nudged(side.model))
-        start = stack.enter_context(_recorded(side, run, cuts, calls))
+        start = stack.enter_context(_recorded(side, run, cuts, numbered, calls))
         side.go(run, start)
     found: dict[tuple[str, int], Call] = {}
     times: dict[str, int] = {}
@@ -125,7 +139,9 @@ def _agree(first: list[Laid], second: list[Laid], rough: list[Laid]) -> bool:
 
 
 @contextmanager
-def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[Callable[[], None]]:
+def _recorded(
+    side: Side, run: Run, cuts: Cuts, numbered: bool, calls: list[Call]
+) -> Iterator[Callable[[], None]]:
     """The calls of all modules, in the order in which they end; what it gives forgets those made so far."""
     from torch.overrides import TorchFunctionMode
 
@@ -135,7 +151,8 @@ def _recorded(side: Side, run: Run, cuts: Cuts, calls: list[Call]) -> Iterator[C
 
     def arrays(values: Any) -> list[Laid]:
         """Copies of activations: (example, position, …), each with the part of it that counts."""
-        laid = [(_laid(value, rows, length), part) for value in values for length, part in cuts.items()]
+        shown = [_as_activation(value) if numbered else value for value in values]
+        laid = [(_laid(value, rows, length), part) for value in shown for length, part in cuts.items()]
         return [(None if value is None else value.detach().clone(), part) for value, part in laid]
 
     def before(name: str) -> Callable[..., None]:
@@ -185,6 +202,13 @@ def attends(name: str, given: Any, lengths: set[int]) -> bool:
         return False
     queries, keys = given[0].shape[-2:]
     return bool(queries in lengths and keys >= queries)
+
+
+def _as_activation(value: Any) -> Any:
+    """Whole numbers, one for each position, as an activation with one feature; all else as it is."""
+    if hasattr(value, "is_floating_point") and value.ndim == 2 and is_whole(value):
+        return value.double()[..., None]
+    return value
 
 
 def _laid(value: Any, rows: int, length: int) -> Any:

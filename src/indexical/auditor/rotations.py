@@ -72,7 +72,7 @@ def _cause(query: Any, key: Any, scale: float) -> str:
         two = key.narrow(-2, max(-late, 0), size)
         if float((one - two).norm(dim=-1).max()) < 1e-3 * scale:
             number = f"{abs(late)} position{'s' if abs(late) > 1 else ''}"
-            return f"keys are rotated {number} {'late' if late > 0 else 'early'}"
+            return f"keys are rotated as if they stood {number} {'later' if late > 0 else 'earlier'}"
     return "queries and keys are not rotated alike: by another position, base, direction or pairing"
 
 

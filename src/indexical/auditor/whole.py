@@ -240,6 +240,9 @@ class Audit:
         if blame.over_queries:
             trial.cause = "the softmax is over the queries, and not over the keys"
             trial.mend = "normalise over the keys: `softmax(dim=-1)` of scores whose last axis is the key"
+        elif trial.law == "causal" and blame.inverted:
+            trial.cause = "the mask is inverted: what comes later is heard, and what came before is not"
+            trial.mend = "invert the mask"
         elif trial.law == "causal" or trial.of_attention:
             trial.cause, trial.mend = mask_fault(side) or (trial.cause, trial.mend)
         return self._finding(side, trial, words, blame)
