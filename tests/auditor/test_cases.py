@@ -9,6 +9,7 @@ from tests.auditor.cases import kernels
 from tests.auditor.further_cases import inside, late, reached, turned
 from tests.auditor.mask_cases import masks, modules, positions, shapes, unusual
 from tests.auditor.other_cases import failures, projections, weighings
+from tests.auditor.sign_cases import capped, elsewhere, ordered, sloped, twice
 from tests.auditor.unlike_cases import blocks, edges, habits
 
 import indexical as ix
@@ -16,6 +17,7 @@ import indexical as ix
 SOURCES = (
     *(kernels, masks, shapes, positions, modules, unusual, weighings, projections, failures, habits, edges, blocks),
     *(late, reached, turned, inside),
+    *(twice, capped, ordered, sloped, elsewhere),
 )
 CASES = {case.name: case for case in chain.from_iterable(source() for source in SOURCES)}
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from .access import has_weights, role_of_name
+from .access import CACHED, has_weights, role_of_name
 from .calling import Foreign, Unusable
 from .contract import Contract
 from .layout import Layout, parse_layout, refusal
+from .letters import is_mask
 from .sanity import plain
 
-_MASKS = ("mask", "pad", "keep", "bias", "alibi")
 _PADDING = ("pad", "attention_mask", "key_mask", "keep")
 _HELP = 'name them: `axes={"q": "b h i d", "k": "b h j d", "v": "b h j e", "out": "b h i e"}`, or `x=b i c, out=b i c`'
 
@@ -30,7 +31,7 @@ def guess_axes(
         out = foreign.prepare()
         shapes = {name: tuple(value.shape) for name, value in example.items() if hasattr(value, "shape")}
         real = [name for name in shapes if "float" in str(getattr(example[name], "dtype", ""))]
-        masks = [name for name in shapes if name in contract.masks or _is_mask(name)]
+        masks = [name for name in shapes if name in contract.masks or is_mask(name)]
         inputs = [name for name in real if name not in masks and len(shapes[name]) > 1 and not _is_table(name)]
         texts = _sequences(_Asked(foreign, out), {name: shapes[name] for name in inputs}, out.shape, contract)
         sizes = _sizes(texts, {**shapes, "out": out.shape}, contract)
@@ -76,10 +77,6 @@ class _Asked:
         return reached
 
 
-def _is_mask(name: str) -> bool:
-    return any(word in name.lower() for word in _MASKS)
-
-
 def _is_table(name: str) -> bool:
     """Whether a name is that of a table of positions: cosines, sines, frequencies."""
     words = name.lower().split("_")
@@ -88,12 +85,12 @@ def _is_table(name: str) -> bool:
 
 def _sequences(asked: _Asked, shapes: Shapes, out: tuple[int, ...], contract: Contract) -> dict[str, str]:
     """The axes of queries, keys and values, or of `x`, and of the output."""
-    roles = {role: name for name in shapes for role in [role_of_name(name)] if role and not _is_cached(name)}
+    roles = {role: name for name in shapes for role in [role_of_name(name)] if role}
     if set(roles) == set("qkv"):
         return _separate(asked, roles, shapes, out, contract)
     if len(shapes) == 1 and (name := next(iter(shapes))) and "qkv" in name.lower():
         return _packed(name, shapes[name], out)
-    plausible = [name for name in shapes if not _is_cached(name)]
+    plausible = [name for name in shapes if not re.search(CACHED, name.lower())]
     if 1 <= len(plausible) <= 2 and len({len(shapes[name]) for name in plausible}) == 1:
         x = plausible[0]
         if len(shapes[x]) == 2 == len(out):
@@ -107,10 +104,6 @@ def _sequences(asked: _Asked, shapes: Shapes, out: tuple[int, ...], contract: Co
             return {x: f"{first} c", **other, "out": f"{first} {width}"}
     told = ", ".join(f"`{name}` {shape}" for name, shape in shapes.items()) or "no arrays of real numbers"
     raise refusal(f"the axes are not clear from names and shapes: {told}", _HELP)
-
-
-def _is_cached(name: str) -> bool:
-    return any(word in name.lower() for word in ("past", "cache", "prev"))
 
 
 def _positions_first(asked: _Asked, name: str, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:

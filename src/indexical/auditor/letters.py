@@ -67,8 +67,8 @@ class Letters:
 
 def in_our_letters(layouts: Mapping[str, Layout], contract: Contract, module: bool = False) -> Letters:
     """The layouts in the letters that the audit reads. Letters of the user stay where they can be read as they are."""
-    masks = {*contract.masks, contract.documents}
-    roles = {name: role_of_name(name) for name in layouts if name != "out" and name not in masks}
+    masks = {"out", *contract.masks, contract.documents}
+    roles = {name: role_of_name(name) for name in layouts if name not in masks and not is_mask(name)}
     asked = [name for name, role in roles.items() if role == "q"]
     others = [name for name, role in roles.items() if not role and not re.search(CACHED, name.lower())]
     sequences = asked or [name for name in others if len(layouts[name].factors) > 1]
@@ -78,7 +78,7 @@ def in_our_letters(layouts: Mapping[str, Layout], contract: Contract, module: bo
     _place_cached(meant, layouts)
     for name, letter in _twice(layouts):  # The keys are the second of two axes with one letter.
         first = letter.rstrip("'")
-        if meant.get(first, first) != "i" or roles.get(name) or name in (*sequences, "out"):
+        if meant.get(first, first) != "i" or roles.get(name) or name in (*sequences[:1], "out"):
             raise refusal(f"the axes of `{name}` have `{first}` twice", "every axis has a letter of its own")
         meant[letter] = "j"
     if not meant:
@@ -196,6 +196,11 @@ def _place_cached(meant: dict[str, str], layouts: Mapping[str, Layout]) -> None:
         free = [f for f in layouts[name].factors if f not in known and f not in ours and not f[0].isdigit()]
         if len(free) == 1 and free[0] != "t":
             meant[free[0]] = "t"
+
+
+def is_mask(name: str) -> bool:
+    """Whether a name is that of a mask, or of what is added to scores."""
+    return any(word in name.lower() for word in ("mask", "pad", "keep", "bias", "alibi"))
 
 
 def cached_names(names: Iterable[str]) -> dict[str, str]:
