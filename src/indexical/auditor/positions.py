@@ -13,6 +13,7 @@ from .inquiry import Inquiry, number
 from .models import logarithms
 from .observing import observe
 from .scores import judge_normed, judge_scale, norms
+from .turning import turned_apart
 
 NOT_ROTATED = "neither queries nor keys are rotated"
 _ROTARY = (r"rot\w*.*|cos.*|sin.*",)
@@ -108,7 +109,9 @@ def _not_relative(inquiry: Inquiry, values: Any, support: Any, tolerance: float)
     if not _rows_differ(np.where(support, values, np.nan), tolerance):
         cause = "the queries are not rotated: the score depends on the key's position alone"
     else:
-        cause = "queries and keys are rotated differently: by another base, direction or pairing, or by other positions"
+        cause = turned_apart(inquiry) or (
+            "queries and keys are rotated differently: by another base, direction or pairing, or by other positions"
+        )
     witness = "with equal queries and equal keys, the score at (i + 1, j + 1) is not the one at (i, j)"
     mend = "rotate q and k with the same function, each by its own position"
     inquiry.report("rotary", "scores do not depend on the distance alone", witness, cause, mend, _ROTARY)
