@@ -52,7 +52,7 @@ def habits() -> Iterator[Case]:
     packed = {"q": "b i (g r) d", "k": "b j g d", "v": "b j g e", "out": "b i (g r) e"}
     apart = {**packed, "q": "b i h d", "out": "b i h e"}
     yield Case("groups packed", grouped("interleave"), groups, packed, FULL)
-    yield Case("groups packed, repeated", grouped("repeat"), groups, packed, FULL, "heads", "")
+    yield Case("groups packed, repeated", grouped("repeat"), groups, packed, FULL, "groups", "`repeat`")
     yield Case("groups apart, repeated", grouped("repeat"), groups, apart, FULL, "groups", "`repeat`")
     yield Case("keys of groups repeated", grouped("repeat", True), groups, apart, FULL, "groups", "`repeat`")
     merged = {name: value.numpy() for name, value in _draw(dict.fromkeys("qkv", (B, N, WIDTH))).items()}

@@ -411,11 +411,15 @@ def _with_itself(access: Access, role: str) -> Callable[[Any, Any], Any]:
 def groups_in_turn(access: Access) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Groups in the other order, for keys, values or both."""
     outs = access.lanes["out"]
+    packed = [index for letter, index in outs.items() if letter != "b"]  # Heads may be packed as `(g r)`.
+    if not packed:
+        return
+    heads = outs["h"] if "h" in outs else np.ravel_multi_index(packed, [int(x.max()) + 1 for x in packed])
     changed = {}
     for role in ("k", "v"):
         table = access.lanes[role]
-        if "g" in table and "h" in outs and 1 < access.size("g") < access.size("h"):
-            wanted = outs["h"] % access.size("g")
+        if "g" in table and {"h", "g"} & set(outs) and 1 < access.size("g") < int(heads.max()) + 1:
+            wanted = heads % access.size("g")
             matches = np.ones((access.count["out"], access.count[role]), bool)
             for letter, index in table.items():
                 matches &= (

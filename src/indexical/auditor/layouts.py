@@ -82,8 +82,10 @@ class Reading:
             told = [words[role] for role in splits if role != "out"]
             cause = f"heads and features of {' and '.join(told)} are split as ({order})"
             cause += f", those of {' and '.join(others)} as ({right})" if others else f", where ({right}) is declared"
-            if not told or self.packing:
-                cause = "the packed axis is reshaped, chunked or merged in another order than it has"
+            if self.packing:
+                cause = "the packed axis is reshaped or chunked in another order than it has"
+            elif not told:
+                cause = f"heads are merged in the wrong order: as ({order}), and not as ({right})"
             return message, witness, cause, f"split and merge all of them as ({right})"
         parts = [
             f"{names[role]} as `{' '.join(order)}` (it is `{layouts[role]}`)"

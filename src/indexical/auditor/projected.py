@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from .attention_laws import GENERAL, judge
@@ -9,6 +10,7 @@ from .calling import Foreign
 from .contract import Contract
 from .inner import Outcome, inside
 from .inquiry import Inquiry
+from .intercept import role_of
 from .layout import Layout
 from .outer import EXCHANGED, Outer, dead_parameters, outer_laws, outer_ports, residual_law
 from .reports import Finding, place_of
@@ -34,13 +36,17 @@ def judge_projected(
     inner_findings: list[Finding] = []
     tell("what is projected")
     dead_parameters(inquiry)
-    dead = any(finding.law == "dead parameter" for finding in inquiry.findings)
+    dead = [finding for finding in inquiry.findings if finding.law == "dead parameter"]
+    silent = bool(dead) and _are_compared(dead[0].message)
     exchanged = [item for item in violations if item[3] == EXCHANGED]
     violations = exchanged or violations
-    inner = None if dead or exchanged else inside(foreign, outer, layouts, sizes, contract, inquiry, outcome)
+    closed = exchanged or (dead and not silent)
+    inner = None if closed else inside(foreign, outer, layouts, sizes, contract, inquiry, outcome)
     if inner is not None:
         judge(inner)
         inner_findings = _without_guesses(inner)
+        if silent and inner_findings:  # Why queries and keys have no effect says more than that they have none.
+            inquiry.findings = [finding for finding in inquiry.findings if finding not in dead]
         outcome.found.update(inner.found)
         outcome.laws += inner.laws
         outcome.reasons = inner.reasons
@@ -74,3 +80,9 @@ def _without_guesses(inner: Inquiry) -> list[Finding]:
         inner.laws.clear()
         inner.cannot("weights", f"what is inside: {names} take part beside queries, keys and values")
     return kept
+
+
+def _are_compared(message: str) -> bool:
+    """Whether the parameters that a message names are those of queries and keys, both of them and no others."""
+    names = re.findall(r"`([^`]+)`", message)
+    return {next(filter(None, map(role_of, name.split("."))), None) for name in names} == {"q", "k"}

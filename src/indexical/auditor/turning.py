@@ -22,7 +22,8 @@ def turned_apart(inquiry: Inquiry) -> str:
         return ""
     turns, heard = _turns(inquiry)
     if turns is None:
-        return ""
+        mixed = "cosines and sines are laid out for other pairs of features than those that are exchanged"
+        return "" if inquiry.contract.softcap else f"features are stretched, and not only turned: {mixed}"
     planes = _planes(turns, heard)
     if planes is None:
         return "queries and keys are rotated in different pairs of features"
@@ -72,9 +73,9 @@ def _turns(inquiry: Inquiry) -> tuple[Any, Any]:
                 heard[:, parity::2] = support[0][:, parity::2] & known[:, None]
                 found[:, parity::2, feature, other] = values[0][:, parity::2] - np.nan_to_num(level)[:, None]
     size = np.sqrt((found[heard] ** 2).sum((1, 2)) / D) if heard.any() else np.zeros(1)
-    if size.min() < 1e-6 or np.ptp(size) > _CLOSE * size.max():
+    if np.ptp(size) > _CLOSE * size.max():
         return None, heard
-    return found / size.mean(), heard
+    return found / max(size.mean(), 1e-12), heard
 
 
 def _planes(turns: Any, heard: Any) -> list[tuple[int, int]] | None:
