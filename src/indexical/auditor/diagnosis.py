@@ -300,7 +300,18 @@ def _pairings(settings: Settings, base: Model) -> Iterator[Model]:
     access = settings.access
     plain = replace(base, scale=None)
     if access.I == access.J and access.count["q"] == access.count["k"]:
-        yield from _exchanged(access, base, plain)
+        yield from _exchanged(access, plain)
+    cause = "the values are gathered at the query, and not at the key"
+    yield replace(
+        plain,
+        scale=base.scale if base.scale is not None else 1.0,
+        gather="query",
+        law="dead input",
+        message="queries and keys have no effect: every row is its own value",
+        cause=cause,
+        mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
+        hints=(r"einsum.*|matmul.*| @ .*",),
+    )
     yield replace(
         plain,
         scale=1.0,
@@ -351,7 +362,7 @@ def _bent(settings: Settings, base: Model) -> Iterator[Model]:
         )
 
 
-def _exchanged(access: Access, base: Model, plain: Model) -> Iterator[Model]:
+def _exchanged(access: Access, plain: Model) -> Iterator[Model]:
     """Queries taken for keys, or the other way round, where there are as many of both."""
     cause = "queries and keys are exchanged"
     mend = "the scores are `q @ k.transpose(-2, -1)`: the query is the first axis"
@@ -375,17 +386,6 @@ def _exchanged(access: Access, base: Model, plain: Model) -> Iterator[Model]:
             mend="compare q with k",
             hints=(r"matmul.*|einsum.*|bmm.*| @ .*",),
         )
-    cause = "the values are gathered at the query, and not at the key"
-    yield replace(
-        plain,
-        scale=base.scale if base.scale is not None else 1.0,
-        gather="query",
-        law="dead input",
-        message="queries and keys have no effect: every row is its own value",
-        cause=cause,
-        mend="sum over the key: `einsum('… i j, … j e -> … i e')`",
-        hints=(r"einsum.*|matmul.*| @ .*",),
-    )
 
 
 def regrouped(roles: tuple[str, ...]) -> dict[str, Any]:
