@@ -134,8 +134,11 @@ def query_reading_that_fits(inquiry: Inquiry) -> Reading | None:
     """The same where values arrive well, and queries or keys do not."""
     access = inquiry.access
     assert isinstance(access, Direct)
+    stop = time.monotonic() + _PATIENCE
     for roles in (("q",), ("k",), ("q", "k")):
         for order in _orders(access, roles[0], apart=True):
+            if time.monotonic() > stop:
+                return None
             changes = {role: _same(access, roles[0], order, role) for role in roles}
             fitting = {role: factors for role, factors in changes.items() if factors is not None}
             if len(fitting) == len(roles) and _queries_stay(inquiry, access.reread(fitting)):

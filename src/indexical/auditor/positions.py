@@ -293,8 +293,10 @@ def _scale(inquiry: Inquiry) -> None:
         judge_normed(inquiry, fits)
     elif contract.rotary is not None:
         inquiry.found["score"] = "rotated; not a multiple of q·k at equal positions"
-    inquiry.cannot("scale", "at equal positions the scores are not a multiple of q·k: a norm, a bias, other positions")
-    inquiry.cannot("softcap", "at equal positions small scores are not a multiple of q·k: a norm, a bias")
+    if "" not in fits:
+        reason = "at equal positions the scores are not a multiple of q·k: a norm, a bias, or a learned product"
+        inquiry.cannot("scale", reason)
+        inquiry.cannot("softcap", reason)
 
 
 def scale_at_own_positions(inquiry: Inquiry) -> bool:
