@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -456,6 +457,18 @@ def _grouped_packing(
     names = list(_grouped_columns(sizes["h"], sizes["g"], sizes["d"]))
     arriving = [inquiry for inquiry in inquiries if _values_arrive(inquiry, access(inquiry))]
     fitting = [inquiry for inquiry in arriving if _queries_stay(inquiry, access(inquiry))]
+    order = None if fitting else _other_order(inquiries[0], access(inquiries[0]))
+    if order is not None:
+        words = ", ".join({"q": "queries", "k": "keys", "v": "values"}[role] for role in order)
+        outer.report(
+            "roles",
+            f"the fused weight is split into {words}, in this order",
+            "values, queries and keys go where they belong in this order alone",
+            "the parts of the fused projection are taken in another order than queries, keys, values",
+            "split it into queries, keys and values, in the order in which the weights stand",
+            (r"chunk.*|split.*|unbind.*",),
+        )
+        return None
     chosen = next(iter(fitting or arriving), None)
     if chosen is None:
         chosen = next((inquiry for inquiry in inquiries if _whole_heads_arrive(inquiry)), None)
@@ -476,6 +489,23 @@ def _grouped_packing(
         )
         return None
     return chosen
+
+
+def _other_order(inquiry: Inquiry, access: Inner) -> tuple[str, ...] | None:
+    """The order of queries, keys and values in a fused projection, where it is another than this, and they fit so."""
+    from .layouts import _queries_stay, _values_arrive
+
+    wide = {role: len(access.ports[role].columns) for role in "qkv"}
+    for order in itertools.permutations("qkv"):
+        ends = dict(zip(order, itertools.accumulate(wide[role] for role in order), strict=True))
+        other = copy.copy(access)
+        other.ports = {
+            role: replace(port, columns=tuple(range(ends[role] - wide[role], ends[role]))) if role in wide else port
+            for role, port in access.ports.items()
+        }
+        if order != ("q", "k", "v") and _values_arrive(inquiry, other) and _queries_stay(inquiry, other):
+            return order
+    return None
 
 
 def _whole_heads_arrive(inquiry: Inquiry) -> bool:

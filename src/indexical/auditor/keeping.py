@@ -8,12 +8,13 @@ import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 _DEEP = 4  # How far objects are looked into.
 _MANY = 4000  # Entries of a container that are looked at.
 _LARGE = 10**7  # Numbers of a tensor, beyond which it is not copied.
+_Cached = type(lru_cache(len))
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
 
 
@@ -55,7 +56,7 @@ def _owners(target: Any) -> Iterator[Any]:
             except ValueError:  # It is not filled yet.
                 continue
         for name, value in list(function.__globals__.items()):
-            if not name.startswith("__") and (isinstance(value, dict) or _is_module(value) or _is_cached(value)):
+            if not name.startswith("__") and (isinstance(value, dict | _Cached) or _is_module(value)):
                 yield value
 
 
@@ -74,10 +75,6 @@ def _is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _is_cached(value: Any) -> bool:
-    return callable(getattr(value, "cache_clear", None)) and callable(getattr(value, "cache_info", None))
-
-
 class _Memory:
     """What was seen, and how it is put back."""
 
@@ -91,7 +88,7 @@ class _Memory:
         self.seen.add(id(value))
         if _is_tensor(value):
             self._keep_tensor(value)
-        elif _is_cached(value):
+        elif isinstance(value, _Cached):
             size = value.cache_info().currsize
             self.undo.append(lambda: None if value.cache_info().currsize == size else value.cache_clear())
         elif type(value) in (dict, OrderedDict, defaultdict):
@@ -116,10 +113,11 @@ class _Memory:
     def _keep_dict(self, value: dict[Any, Any], depth: int) -> None:
         if len(value) > _MANY:
             return
-        items = dict(value)
+        items = dict(dict.items(value))  # A subclass may make something of what is looked up.
 
         def restore() -> None:
-            if not (value.keys() == items.keys() and all(value[key] is item for key, item in items.items())):
+            now = dict(dict.items(value))
+            if not (now.keys() == items.keys() and all(now[key] is item for key, item in items.items())):
                 value.clear()
                 value.update(items)
 

@@ -205,10 +205,23 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         )
         return
     columns = _arriving(inquiry, draw)
-    other = _not_positions(inquiry, draw, columns)
+    features = _over_features(draw)
+    other = "values are gathered over features, and not over positions" if features else ""
+    if np.abs(columns - np.diag(np.diag(columns))).max() <= 1e-9 * np.abs(columns).max():
+        other = "each feature of the output is multiplied by a number of its own"
+    if features and inquiry.contract.causal is not None:
+        inquiry.report(
+            "layout",
+            other,
+            witness,
+            "the scores compare features, and not positions: an axis is transposed before the product",
+            "`q @ k.transpose(-2, -1)`, whose last two axes are queries and keys",
+            _PRODUCT,
+        )
+        return
     if other:
         inquiry.laws.remove("values")
-        inquiry.cannot("weights", other)
+        inquiry.cannot("weights", f"{other}: weights are not recovered")
         inquiry.found["values"] = other
         return
     turned = _values_turn(columns)
@@ -239,14 +252,11 @@ def _arriving(inquiry: Inquiry, draw: Draw) -> Any:
     return np.array(columns)
 
 
-def _not_positions(inquiry: Inquiry, draw: Draw, columns: Any) -> str:
-    """Why features are not those of the values by right: each is multiplied by a number, or attention is over them."""
-    if np.abs(columns - np.diag(np.diag(columns))).max() <= 1e-9 * np.abs(columns).max():
-        return "each feature of the output is multiplied by a number of its own: weights are not recovered"
+def _over_features(draw: Draw) -> bool:
+    """Whether a value arrives at its own position alone, though in other features than its own."""
     heard = np.nan_to_num(np.abs(draw.full)).max((0, 2)) > 0
-    if heard.any() and heard.shape[0] == heard.shape[1] and not heard[~np.eye(len(heard), dtype=bool)].any():
-        return "values are gathered over features, and not over positions: weights are not recovered"
-    return ""
+    square = heard.shape[0] == heard.shape[1]
+    return bool(heard.any()) and square and not heard[~np.eye(len(heard), dtype=bool)].any()
 
 
 def _values_turn(columns: Any) -> bool:
