@@ -12,7 +12,7 @@ from .access import Direct
 from .inquiry import Inquiry, number
 from .models import logarithms
 from .observing import observe
-from .scores import judge_normed, judge_scale, norms
+from .scores import Norm, judge_normed, judge_scale, norms
 from .turning import turned_apart
 
 NOT_ROTATED = "neither queries nor keys are rotated"
@@ -280,8 +280,9 @@ def _scale(inquiry: Inquiry) -> None:
     contract = inquiry.contract
     pairs, scores = _at_own_positions(inquiry, 1.0 if contract.softcap is None else 0.05)
     fits = {}
-    for name, norm in [("", lambda q, k: (q, k)), *norms(inquiry)]:
-        x = np.array([q @ k for q, k in map(lambda pair, f=norm: f(*pair), pairs)])
+    as_they_are: tuple[str, Norm] = ("", lambda q, k: (q, k))
+    for name, norm in (as_they_are, *norms(inquiry)):
+        x = np.array([one @ other for one, other in (norm(*pair) for pair in pairs)])
         value = float((x @ scores) / (x @ x)) if len(x) > 2 else np.nan
         if np.isfinite(value) and np.abs(scores - value * x).max() < 1e-4 * max(np.abs(scores).max(), 1e-12):
             fits[name] = value

@@ -86,8 +86,8 @@ def _beside_the_sum(inquiry: Inquiry, draw: Draw, allowed: Any, slack: float) ->
     after = inquiry.weights(draw.q, changed, draw.setting)
     some = (before[..., 1:] > 1e-9).any(2) & (missing > slack)
     heard = before[some][:, 1:]
-    ratio = np.ma.median(np.ma.masked_array(after[some][:, 1:], heard <= 1e-9) / np.maximum(heard, 1e-9), 1)
-    if not np.allclose((1 - after.sum(2))[some], missing[some] * np.ma.filled(ratio, 1.0), rtol=1e-3, atol=slack):
+    ratio = np.nanmedian(np.where(heard > 1e-9, after[some][:, 1:] / np.maximum(heard, 1e-9), np.nan), 1)
+    if not np.allclose((1 - after.sum(2))[some], missing[some] * ratio, rtol=1e-3, atol=slack):
         return False
     least = number(float(1 - missing[allowed].max()))
     inquiry.found["rows"] = f"an epsilon stands beside the sum: the weights of a query sum to {least} or more"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .access import Access
 from .contract import KERNELS, evaluate
 from .inquiry import Inquiry, number
 from .layout import refusal
@@ -16,6 +18,7 @@ from .observing import Draw, observe, own
 from .rows import EPSILON
 from .signs import slopes_cause
 
+Norm = Callable[[Any, Any], tuple[Any, Any]]  # Queries and keys as they are compared.
 _SCALE = (r"sqrt.*|\*\*\s*-?\s*0\.5.*|\*\* -\.5.*|scale.*", r"matmul.*|einsum.*| @ .*")
 
 
@@ -32,7 +35,7 @@ def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
     if inquiry.normed or not np.isfinite(scale).any() or left > enough:
         fits = {}
         for name, norm in norms(inquiry):
-            value, rest = fit_scale(access, draws, bias, scores=lambda q, k, f=norm: dot(access, access.maps, *f(q, k)))
+            value, rest = fit_scale(access, draws, bias, scores=partial(_normed_product, access, norm))
             if rest <= enough and np.isfinite(value).all() and np.ptp(value) <= 1e-4 * np.abs(value).max():
                 fits[name] = float(np.median(value))
         if fits:
@@ -50,14 +53,15 @@ def scale_law(inquiry: Inquiry, draws: list[Draw]) -> bool:
     return True
 
 
+def _normed_product(access: Access, norm: Norm, q: Any, k: Any) -> Any:
+    return dot(access, access.maps, *norm(q, k))
+
+
 def _small(inquiry: Inquiry) -> list[Draw]:
     """Weights where scores are small beside a cap, and are as they would be without one."""
     plain = inquiry.settings.plain()
     pairs = [inquiry.inputs()[:2] for _ in range(2)]
     return [observe(inquiry.access, q * 0.05, k * 0.05, plain, each=False) for q, k in pairs]
-
-
-Norm = Callable[[Any, Any], tuple[Any, Any]]  # Queries and keys as they are compared.
 
 
 def norms(inquiry: Inquiry) -> list[tuple[str, Norm]]:

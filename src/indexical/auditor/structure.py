@@ -206,23 +206,23 @@ def _misplaced(inquiry: Inquiry, draw: Draw, astray: bool, letter: str | None) -
         return
     columns = _arriving(inquiry, draw)
     features = _over_features(draw)
-    other = "values are gathered over features, and not over positions" if features else ""
+    words = "values are gathered over features, and not over positions" if features else ""
     if np.abs(columns - np.diag(np.diag(columns))).max() <= 1e-9 * np.abs(columns).max():
-        other = "each feature of the output is multiplied by a number of its own"
+        words = "each feature of the output is multiplied by a number of its own"
     if features and inquiry.contract.causal is not None:
         inquiry.report(
             "layout",
-            other,
+            words,
             witness,
             "the scores compare features, and not positions: an axis is transposed before the product",
             "`q @ k.transpose(-2, -1)`, whose last two axes are queries and keys",
             _PRODUCT,
         )
         return
-    if other:
+    if words:
         inquiry.laws.remove("values")
-        inquiry.cannot("weights", f"{other}: weights are not recovered")
-        inquiry.found["values"] = other
+        inquiry.cannot("weights", f"{words}: weights are not recovered")
+        inquiry.found["values"] = words
         return
     turned = _values_turn(columns)
     inquiry.report(
