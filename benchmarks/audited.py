@@ -1,4 +1,4 @@
-"""Audits models as `transformers` has them, small ones built from their configs, and writes the table of what was found.
+"""Audits models of `transformers`, small ones built from their configs, and writes the table of what was found.
 
     pip install transformers
     python benchmarks/audited.py                    # all models, in every attention setting that they have

@@ -178,7 +178,9 @@ def question(site: Site, call: Call) -> Question | str:
     """What to ask of a module that attends, or why nothing can be asked."""
     if site.unnamed:
         return "the module: its arguments have no names"
-    example = {name: None if _CACHES.search(name) else value for name, value in site.given.items()}
+    example: dict[str, Any] = {
+        name: None if _CACHES.search(name) else value for name, value in site.given.items()
+    }
     for examples in _batches(example, call):
         heads = _heads(site, examples)
         axes, queries, keys = _sequences(site, example, examples)
@@ -271,7 +273,7 @@ def _out_axes(site: Site, axes: str, given: Any) -> str | None:
     returned = site.returned
     if isinstance(returned, tuple | list):
         returned = next((value for value in returned if hasattr(value, "dtype")), None)
-    shape = getattr(returned, "shape", ())
+    shape = tuple(getattr(returned, "shape", ()))
     if len(shape) != 3 or tuple(shape[:2]) != tuple(given.shape[:2]):
         return None
     return axes if shape[2] == given.shape[2] else axes.replace("c", "o")

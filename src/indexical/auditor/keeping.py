@@ -102,7 +102,12 @@ class _Memory:
                 self.keep(item, depth + 1)
         elif isinstance(value, set):
             members = set(value)
-            self.undo.append(lambda: None if value == members else (value.clear(), value.update(members)))
+
+            def refill() -> None:
+                value.intersection_update(members)
+                value.update(members)
+
+            self.undo.append(refill)
         elif isinstance(value, tuple) and len(value) <= _MANY:
             for item in value:
                 self.keep(item, depth + 1)

@@ -105,7 +105,8 @@ def retold(report: Report, letters: Letters, assumed: str) -> Report:
     """The report in the letters of the user, with what was assumed of the axes."""
 
     def said(finding: Finding) -> Finding:
-        texts = {name: letters.said(getattr(finding, name)) for name in ("message", "witness", "cause", "mend")}
+        names = ("message", "witness", "cause", "mend")
+        texts: dict[str, Any] = {name: letters.said(getattr(finding, name)) for name in names}
         return replace(finding, **texts)
 
     found = {name: letters.said(text) for name, text in report.found.items()}

@@ -68,7 +68,7 @@ def _turns(inquiry: Inquiry) -> tuple[Any, Any]:
                 k[:, parity::2, other] = unit
                 values, support = logarithms(access, observe(access, q, k, setting, each=False))
                 zero = np.where(support[0][:, 1 - parity :: 2], values[0][:, 1 - parity :: 2], np.nan)
-                known = ~np.isnan(zero).all(1)
+                known: Any = ~np.isnan(zero).all(1)
                 level = np.array([np.nanmean(row) if some else np.nan for row, some in zip(zero, known, strict=True)])
                 heard[:, parity::2] = support[0][:, parity::2] & known[:, None]
                 found[:, parity::2, feature, other] = values[0][:, parity::2] - np.nan_to_num(level)[:, None]
