@@ -76,7 +76,7 @@ class Foreign:
             self.restore = borrow(target, double=True)
             return target
         try:
-            return copy.deepcopy(target).to("cpu").double().eval()
+            return _copied(target).to("cpu").double()
         except (RuntimeError, TypeError, NotImplementedError, AttributeError):
             self.precise = False
             self.restore = borrow(target, double=False)
@@ -108,7 +108,7 @@ class Foreign:
                 self.restore()
                 self.restore = borrow(module, double=False)
             elif module is not None:
-                self.target = copy.deepcopy(self.original).eval()  # type: ignore[attr-defined]
+                self.target = _copied(self.original)
             try:
                 return self(given)
             except Unusable:
@@ -216,6 +216,13 @@ def _array(value: Any) -> Any:
     import jax.numpy as jnp
 
     return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _copied(module: Any) -> Any:
+    """A copy of a module in evaluation mode. Some modules return nothing from `eval`."""
+    made = copy.deepcopy(module)
+    made.eval()
+    return made
 
 
 def _is_patched(module: Any) -> bool:

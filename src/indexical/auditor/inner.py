@@ -107,7 +107,8 @@ def inside(
     if _wrong_source(outer, roles, events, inquiry):
         return None
     heads = contract.heads or _attribute(foreign.target, _HEADS)
-    if contract.heads:
+    first = events[next(iter(roles.values()))].given
+    if contract.heads and first.shape[-1] == sizes[outer.ports["q"].feature]:  # Else a weight is that of one head.
         _check_heads(contract, roles, events, _gathered(outer, roles, events, sizes))
     if not heads:
         heads = _found_heads(foreign, outer, roles, events, sizes, contract, weights)

@@ -151,7 +151,7 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
             made = audit(site.module, first.example, first.axes, read_contract(first.contract))
     except CallError as problem:
         return replace(empty, unread=(f"the module: {problem.diagnostics[0].message}",))
-    sure = [finding for finding in made.findings if not _by_design(finding)]
+    sure = [finding for finding in made.findings if not _by_design(finding, site.module)]
     findings = tuple(replace(finding, module=site.name) for finding in sure)
     doubts = [f"{x.law}: {x.message}, which may be meant: {x.witness}" for x in made.findings if x not in sure]
     told = (*made.unread, *first.unread, *doubts)
@@ -162,12 +162,13 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
     )
 
 
-def _by_design(finding: Finding) -> bool:
+def _by_design(finding: Finding, module: Any) -> bool:
     """Whether what was found may be meant, where nobody declared the opposite: heads that talk to each other, a norm
     over all of them, something between heads and the output, parameters that only some inputs need."""
     if finding.law == "dead parameter":
-        names = re.findall(r"`(.+?)`", finding.message)
-        return all(role_of(name) not in ("q", "k", "v", "kv", "qkv") for name in names)
+        dead = re.findall(r"`(.+?)`", finding.message)
+        used = {role_of(name) for name, weight in module.named_parameters() if weight.ndim > 1 and name not in dead}
+        return all(role_of(name) in used or role_of(name) in (None, "out") for name in dead)
     return finding.law in ("heads", "layout") and finding.confidence != "proved" and finding.cause in VAGUE
 
 

@@ -160,6 +160,9 @@ _WORDS = {
 }
 
 
+_BEFORE = re.compile(r"^(to|get|proj|linear|lin|fc)(?=quer|key|val|[qkv]$)")  # As in `tokeys`.
+
+
 def role_of(name: str) -> str | None:
     """The role that a name suggests: `layers.0.q_proj.weight` is `q`."""
     plain = name.partition("#")[0].partition("@")[0].lower()
@@ -170,7 +173,7 @@ def role_of(name: str) -> str | None:
     for role in ("qkv", "kv"):
         if any(word in last for word in _WORDS[role]):
             return role
-    pieces = [piece for piece in last.replace("-", "_").split("_") if piece]
+    pieces = [_BEFORE.sub("", piece) for piece in last.replace("-", "_").split("_") if piece]
     for role in ("q", "k", "v"):
         if any(
             piece in _WORDS[role] or piece.startswith({"q": "quer", "k": "key", "v": "val"}[role]) for piece in pieces
