@@ -219,9 +219,18 @@ def _array(value: Any) -> Any:
 
 
 def _copied(module: Any) -> Any:
-    """A copy of a module in evaluation mode. Some modules return nothing from `eval`."""
+    """A copy of a module in evaluation mode, without gates that are shut: weights that are 0 throughout, as some are at
+    first, are drawn. Laws hold for all weights, and behind a shut gate none is seen."""
+    import torch
+
     made = copy.deepcopy(module)
-    made.eval()
+    made.eval()  # Some modules return nothing from it.
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in made.named_parameters():
+        last = name.rpartition(".")[2]
+        if parameter.is_floating_point() and not last.startswith("b") and "bias" not in last and not parameter.any():
+            drawn = torch.randn(parameter.shape, generator=generator)
+            parameter.data = drawn.to(parameter.dtype).to(parameter.device)
     return made
 
 

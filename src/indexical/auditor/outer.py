@@ -328,6 +328,8 @@ def dead_parameters(inquiry: Inquiry) -> None:
         matrix = parameter.ndim > 1 and min(parameter.shape) > 1
         if not matrix and getattr(known.get(name.replace("bias", "weight")), "ndim", 0) < 2:
             continue  # A norm that some mode of a block leaves out is no mistake.
+        if matrix and "bias" in name:
+            continue  # What is made of a table of biases may be kept from call to call.
         kept = parameter.detach().clone()
         noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         with torch.no_grad():
