@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.auditor.decoder import Decoder
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from indexical.auditor.discovery import find_sites
@@ -44,8 +45,6 @@ def by_einsum(q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 
 def by_flex(q: Any, k: Any, v: Any, mask: Any) -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
     return flex_attention(q, k, v)
 
 

@@ -38,15 +38,15 @@ def test_a_right_model_is_not_accused(model: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "law", "cause"),
     [
-        (Language("future"), "causal", "`layers.1` (Attention): a mask is missing"),
-        (Language("future", last=True), "causal", "`layers.1` (Attention): a mask is missing"),
+        (Language("future"), "causal", "`layers.1` (Attention): the causal mask is missing"),
+        (Language("future", last=True), "causal", "`layers.1` (Attention): the causal mask is missing"),
         (Language("queries"), "causal", "`layers.1` (Attention): the softmax is over the queries"),
         (Language("lost"), "left padding", "`layers.1` (Attention)"),
         (Language("lost", causal=False), "right padding", "`layers.1` (Attention)"),
         (Language("batch"), "batch", "`layers.1` (Attention)"),
         (Language("dropout"), "deterministic", "`layers.1` (Attention): dropout"),
         (Translation({"encoder": "lost"}), "right padding", "`encoder` (Attention)"),
-        (Translation({"encoder": "inverted"}), "right padding", "`attention_mask` is inverted"),
+        (Translation({"encoder": "inverted"}), "right padding", "the mask `keep` is read the wrong way round"),
         (Translation({"own": "future"}), "causal", "`own` (Attention)"),
         (Translation({"cross": "lost"}), "encoder padding", "`cross` (Attention)"),
         (Pictures("batch"), "batch", "`attention` (Attention)"),
@@ -62,7 +62,7 @@ def test_a_mistake_is_found_in_its_module(model: Any, law: str, cause: str) -> N
 def test_a_mask_that_reaches_no_attention_is_lost() -> None:
     model = Language("lost", causal=False)
     model.layers[0].bug = "lost"
-    assert "`attention_mask` changes nothing" in audit_model(model, length=5).findings[0].cause
+    assert "`layers.0` (Attention): the mask `keep` is ignored" in audit_model(model, length=5).findings[0].cause
 
 
 def test_a_module_with_small_numbers_is_found_before_one_that_makes_them_large() -> None:

@@ -18,7 +18,7 @@ DOCS = running.ROOT / "docs"
 CODE_PAGES = sorted((DOCS / "codes").glob("*.md"))
 
 # Pages that are all prose. Any other page in which nothing is run is a mistake.
-PROSE = {"docs/benchmarks.md", "docs/index.md"}
+PROSE = {"docs/audited.md", "docs/benchmarks.md", "docs/index.md"}
 
 
 def titles(pages: list[Path]) -> list[str]:

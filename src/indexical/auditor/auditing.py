@@ -82,7 +82,7 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
     found: dict[str, str] = {}
     laws = ["shape", "deterministic", "pure"]
     if any(finding.law == "deterministic" for finding in findings):
-        left = undecided(contract, laws, {}, findings, layouts)
+        left = undecided(contract, laws, {}, findings, layouts, sizes)
         return Report(name_of(foreign.original), ranked(findings), {}, tuple(laws), left, foreign.calls, undecided=left)
     foreign.hurry()
     step = bool(cached_names(layouts)) and any(role_of_name(name) == "q" for name in layouts)
@@ -143,8 +143,8 @@ def _audited(foreign: Foreign, layouts: Mapping[str, Layout], contract: Contract
         findings = proved(findings, foreign.original, foreign.example, layouts, given, contract)
     seconds = time.monotonic() - started
     told = ranked(findings)
-    prove = partial(proved_laws, foreign.original, foreign.example, layouts, given, contract)
-    left = undecided(contract, laws, reasons, told, layouts)
+    prove = partial(proved_laws, foreign.original, foreign.example, layouts, given, contract, tuple(laws))
+    left = undecided(contract, laws, reasons, told, layouts, given)
     return Report(
         name_of(foreign.original),
         told,

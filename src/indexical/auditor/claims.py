@@ -26,14 +26,16 @@ from ..ir.walk import walk
 from ..lift import Reading
 from ..lift.expressions import ABSENT
 from ..source import Span
+from .access import role_of_name
 from .contract import Contract, evaluate
 from .inquiry import number
 from .layout import Layout
 from .scores import name_scale, scale_cause
 
 _POINTS = 4000
+_SOME = 40  # Points at which a slope is compared.
 # What leaves a product of queries and keys one: all else that is done with them bends it.
-_PRODUCTS = frozenset(("+", "-", "*", "neg", "sin", "cos"))
+_PRODUCTS = frozenset("+ - * neg sin cos".split())
 _REGIONS = "the regions of the contract"
 _Place = tuple[Known, dict[Coordinate, int]]
 
@@ -58,10 +60,10 @@ def verdicts(
 ) -> dict[str, Verdict]:
     """The claims of a contract that are proved, by law; nothing of those that cannot be told from the relation."""
     relation = _Relation(reading, example, layouts, sizes, contract)
-    if relation.gather is None or relation.query is None:
+    if relation.gather is None or relation.query is None or not relation.is_all:
         return {}
-    found = dict(relation.reach())
-    plain = contract.rows in (1, "1") and not contract.kernel and not contract.attends
+    found = {law: told for law, told in relation.reach() if not told.holds or not relation.has_others}
+    plain = contract.rows in (1, "1") and not contract.kernel and not contract.attends and relation.drops_no_weights
     if plain and rows_of(relation.view, relation.gather, reading.outputs[0]) == "sum to 1":
         found["rows"] = Verdict(True, None)
     for law, told in (("scale", relation.scale()), ("rotary", relation.rotary())):
@@ -70,6 +72,10 @@ def verdicts(
     for law, told in relation.score():
         found[law] = told
     return {law: replace(told, span=_placed(reading, told.span)) for law, told in found.items()}
+
+
+def _times(sizes: Mapping[str, int], times: int) -> dict[str, int]:
+    return {name: times * size for name, size in sizes.items()}
 
 
 def _placed(reading: Reading, span: Span | None) -> Span | None:
@@ -93,6 +99,32 @@ class _Relation:
     def gather(self) -> Gather | None:
         found = gather_of(self.view, self.reading.outputs[0])
         return found if isinstance(found, Gather) else None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the weights are those of the one gather that there is: no other is added, subtracted or beside it."""
+        assert self.gather is not None
+        site = self.gather.site
+        return len(self.view.gathers) + len(self.view.free) == 1 and not site.beside and len(site.weights) == 1
+
+    @property
+    def has_others(self) -> bool:
+        """Whether something along positions is given beside queries, keys and values: what it lets through is not
+        seen in the weights."""
+        along = [
+            name
+            for name, layout in self.layouts.items()
+            if name in self.example and {"i", "j", "t"} & set(layout.factors) and name not in self.contract.masks
+            if "float" in str(getattr(self.example[name], "dtype", ""))
+        ]
+        return len(along) > 1 and any(role_of_name(name) is None for name in along)
+
+    @property
+    def drops_no_weights(self) -> bool:
+        """Whether what is dropped is dropped from the scores: a weight that is dropped later is missing in the sum."""
+        assert self.gather is not None
+        conditions = {condition.expr for condition in self.gather.site.product.conditions}
+        return conditions <= set(self.gather.weights.kept)
 
     @cached_property
     def query(self) -> Coordinate | None:
@@ -289,6 +321,7 @@ class _Relation:
             return None
         sized = any(isinstance(part, ir.Size) for factor in factors for part in walk(factor.expr))
         span = next((f.expr.span for f in factors), self.gather.weights.score.span)
+        follows = evaluate(self.contract.scale, letters) != evaluate(self.contract.scale, _times(letters, 3))
         # A scale that follows the sizes is compared at others too.
         for times in (1, 3) if sized else (1,):
             known = Known({name: times * size for name, size in sizes.items()}, arrays)
@@ -304,21 +337,31 @@ class _Relation:
                 name = name_scale(total, letters, heads) if times == 1 else ""
                 witness = f"the scale is {number(total)}, and not {number(wanted)}"
                 return Verdict(False, span, witness, *scale_cause(total, wanted, letters["d"], name))
-        return Verdict(True, span)
+        # A number that is right for these sizes need not be for others.
+        return Verdict(True, span) if sized or not follows else None
 
     def _is_line(self, score: ir.Expr) -> bool:
         """Whether a score grows by as much for every step of `q·k`: of small ones, where a cap is declared."""
         small, near = (1.0, 1e-6) if self.contract.softcap is None else (1e-3, 1e-4)
-        for known, point in islice(self._points([score]), 1):
+        totals = (-1.0, 0.0, 1.0, 2.0) if self.contract.softcap is not None else (-1e4, -1.0, 0.0, 1.0, 2.0, 1e4)
+        points = list(islice(self._points([score]), _POINTS))
+        slopes: list[float] = []
+        # The corners of who asks and who answers, and some between: every point has one slope.
+        for known, point in points[:: max(1, len(points) // _SOME)] + points[-1:]:
             values = [
                 figure(self.view.forms, score, point, Known(known.sizes, known.arrays, total * small))
-                for total in (-1.0, 0.0, 1.0, 2.0)
+                for total in totals
             ]
             if None in values:
                 return False
-            steps = [second - first for first, second in pairwise(values)]
-            return all(math.isclose(step, steps[0], rel_tol=near) for step in steps)
-        return False
+            steps = [
+                (second - first) / (after - before)
+                for (first, second), (before, after) in zip(pairwise(values), pairwise(totals), strict=True)
+            ]
+            if not all(math.isfinite(step) for step in steps):
+                continue  # The key is masked there.
+            slopes += steps
+        return bool(slopes) and all(math.isclose(slope, slopes[0], rel_tol=near) for slope in slopes)
 
     def _compares_projections(self, comparison: Comparison) -> bool:
         """Whether both sides are made of inputs by products and sums alone: where they are normed, or bent otherwise,

@@ -49,6 +49,8 @@ class Contract:
             if getattr(self, name) not in choices:
                 shown = ", ".join(repr(choice) for choice in choices if choice is not None)
                 raise refusal(f"`{name}={getattr(self, name)!r}` is no part of a contract", f"it is one of {shown}")
+        if isinstance(self.scale, int | float) and not self.scale > 0:
+            raise refusal(f"`scale={self.scale!r}` is no scale", "it is positive: `scale=0.125`, or `1/sqrt(d)`")
         window: Any = self.window
         if window is not None and (not isinstance(window, int) or window < 1):
             raise refusal(f"`window={self.window!r}` is no number of keys", "`window=4`: itself and the 3 keys before")

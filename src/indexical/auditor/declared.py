@@ -29,7 +29,23 @@ _WEIGHTS = "weights"  # The law that most others rest on.
 
 
 def check_sizes(contract: Contract, layouts: Mapping[str, Layout], shapes: Mapping[str, Sequence[int]]) -> None:
-    """Refuse a contract whose heads are not those of the arrays."""
+    """Refuse a contract whose heads and regions are not those of the arrays."""
+    for name in layouts:
+        if 0 in shapes.get(name, ()):
+            raise refusal(f"`{name}` has an axis without points", f"its shape is {tuple(shapes[name])}")
+    letters = {factor for layout in layouts.values() for factor in layout.factors}
+    if contract.attends is not None and contract.attends not in letters:
+        has = " ".join(sorted(letters))
+        raise refusal(f"the contract attends `{contract.attends}`, which no array has", f"their axes are {has}")
+    lengths = {
+        length
+        for name, layout in layouts.items()
+        for dim, length in zip(layout.dims, shapes.get(name, ()), strict=False)
+        if dim in (("i",), ("j",))
+    }
+    if contract.regions is not None and lengths and len(contract.regions) not in lengths:
+        many = " or ".join(map(str, sorted(lengths)))
+        raise refusal(f"the contract has {len(contract.regions)} regions, and there are {many} positions", "one each")
     for name, layout in layouts.items():
         for dim, length in zip(layout.dims, shapes.get(name, ()), strict=False):
             if contract.heads and dim == ("h",) and "g" not in layout.factors and length != contract.heads:
@@ -55,10 +71,14 @@ def undecided(
     reasons: Mapping[str, str],
     findings: Sequence[Finding],
     layouts: Mapping[str, Layout],
+    sizes: Mapping[str, int],
 ) -> tuple[str, ...]:
     """The declared laws that were not judged, each with its reason."""
     broken = f"left out, as `{findings[0].law}` is broken" if findings else ""
-    return tuple(
+    keys = sizes.get("j", sizes.get("i", 0))
+    hidden = contract.window is not None and contract.window >= keys and not findings
+    short = (f"window: a window of {contract.window} shows from {contract.window} + 1 keys on, and there are {keys}",)
+    return (short if hidden else ()) + tuple(
         f"{name}: {reasons.get(law) or broken or _USUAL.get(law) or reasons.get(_WEIGHTS, _NOTHING)}"
         for name, law in not_judged(contract, [*laws, *(finding.law for finding in findings)], layouts)
     )

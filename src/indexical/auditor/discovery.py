@@ -7,6 +7,7 @@ values in a product. Its owner is the innermost module around it that has weight
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,8 +59,10 @@ def find_sites(model: Any, run: Callable[[], Any]) -> list[Site]:
 
     sites: dict[str, Site] = {}
     running: list[_Frame] = []
-    with torch.no_grad(), _hooked(model, running), flex_by_definition(), _following(running, sites):
-        run()
+    with torch.no_grad(), warnings.catch_warnings(), _hooked(model, running), flex_by_definition():
+        warnings.simplefilter("ignore")
+        with _following(running, sites):
+            run()
     return list(sites.values())
 
 

@@ -80,7 +80,7 @@ class _Asked:
 def _is_table(name: str) -> bool:
     """Whether a name is that of a table of positions: cosines, sines, frequencies."""
     words = name.lower().split("_")
-    return bool({"cos", "sin", "freqs", "rope", "freq", "cis", "angles", "table", "inv"} & set(words))
+    return not set("cos sin freqs rope freq cis angles table inv".split()).isdisjoint(words)
 
 
 def _sequences(asked: _Asked, shapes: Shapes, out: tuple[int, ...], contract: Contract) -> dict[str, str]:

@@ -14,7 +14,7 @@ from .calling import borrow
 
 Inputs = dict[str, Any]
 _TRIES = 60  # Calls of one model, beyond which no inputs are looked for.
-_LENGTHS = (8, 16, 64)  # Tried where the model does not run on as many as asked for.
+_LENGTHS = (8, 16, 64, 4, 3)  # Tried where the model does not run on as many as asked for.
 _TOKENS = ("input_ids", "idx", "ids", "tokens", "token_ids", "input_tokens", "src", "source")
 _FEATURES = ("input_features", "input_values", "audio_values")
 TARGETS = ("decoder_input_ids", "tgt", "target")
@@ -176,7 +176,8 @@ class Drawing:
         size = like.shape[1]
         if "mask" in name:
             square = torch.ones(size, size, dtype=torch.bool).tril()
-            return [torch.ones(self.rows, size, dtype=torch.bool), square[None, None], square, None]
+            pairs = square.expand(self.rows, size, size)
+            return [torch.ones(self.rows, size, dtype=torch.bool), pairs, square[None, None], square, None]
         if "position" in name and "start" not in name:
             return [torch.arange(size)[None].expand(self.rows, -1), torch.arange(size)]
         if "start" in name or "offset" in name:

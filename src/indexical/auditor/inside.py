@@ -17,6 +17,7 @@ from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
 from .intercept import role_of
+from .outer import EXCHANGED
 from .positions import NOT_ROTATED
 from .promises import Contracts, contract_for, settings_of
 from .reports import Finding, Report
@@ -139,7 +140,7 @@ def _questions(model: Any, calls: list[Call]) -> list[tuple[Site, Question | str
 
 
 def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
-    (site, first), names = group[0], [site.name for site, _ in group]
+    (site, first), names = group[0], [site.name or type(site.module).__name__ for site, _ in group]
     empty = Report(names[0], equal=tuple(names[1:]), found={"module": type(site.module).__name__})
     if isinstance(first, str):
         return replace(empty, unread=(first,))
@@ -169,6 +170,8 @@ def _by_design(finding: Finding, module: Any) -> bool:
         dead = re.findall(r"`(.+?)`", finding.message)
         used = {role_of(name) for name, weight in module.named_parameters() if weight.ndim > 1 and name not in dead}
         return all(role_of(name) in used or role_of(name) in (None, "out") for name in dead)
+    if finding.cause == EXCHANGED:
+        return True
     return finding.law in ("heads", "layout") and finding.confidence != "proved" and finding.cause in VAGUE
 
 
@@ -196,6 +199,8 @@ def question(site: Site, call: Call) -> Question | str:
     size = {"b": examples, "h": heads, "i": site.events[0].weights[-2], "j": site.events[0].weights[-1]}
     masked = False
     for name, value in example.items():
+        if example.get("is_causal") is True:  # The flag stands for the mask, whose values are not looked at.
+            break
         if name not in axes and hasattr(value, "dtype") and value.ndim:
             layout, kind = _mask_axes(value, size), _polarity(value, call)
             if layout is not None and kind is not None:
@@ -204,10 +209,10 @@ def question(site: Site, call: Call) -> Question | str:
             masked |= "masks" in asked.contract or "mask" in name
             if kind is None and "mask" in name:
                 asked.unread.append(f"mask `{name}`: what it keeps is not known")
-    if call.real is not None and "masks" not in asked.contract:
+    if call.real is not None and "masks" not in asked.contract and example.get("is_causal") is not True:
         return PADDED
     cross = keys != queries
-    said = getattr(site.module, "is_causal", None)
+    said = example.get("is_causal", getattr(site.module, "is_causal", None))
     pairs = any({"i", "j"} <= set(asked.axes[name].split()) for name in asked.contract.get("masks", ()))
     unknown = masked and "masks" not in asked.contract
     if not pairs and not unknown and not cross and (said if isinstance(said, bool) else call.causal):

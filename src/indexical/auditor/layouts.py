@@ -252,10 +252,11 @@ def _same(access: Direct, role: str, order: tuple[str, ...], other: str) -> tupl
 
 
 def _value_readings(access: Direct) -> Iterator[dict[str, tuple[str, ...]]]:
-    packed = access.ports["v"].part is not None
+    v = access.ports["v"]
+    together = [role for role, port in access.ports.items() if (port.name, port.layout) == (v.name, v.layout)]
 
     def inputs(order: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-        return {"q": order, "k": order, "v": order} if packed else {"v": order}
+        return dict.fromkeys(together, order)
 
     for order in _orders(access, "out"):
         yield {"out": order}

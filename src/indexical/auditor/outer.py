@@ -326,7 +326,8 @@ def dead_parameters(inquiry: Inquiry) -> None:
     known = dict(module.named_parameters())
     for name, parameter in known.items():
         matrix = parameter.ndim > 1 and min(parameter.shape) > 1
-        if not matrix and getattr(known.get(name.replace("bias", "weight")), "ndim", 0) < 2:
+        beside = getattr(known.get(name.replace("bias", "weight")), "ndim", 0) >= 2 or "sink" in name
+        if not matrix and not beside:
             continue  # A norm that some mode of a block leaves out is no mistake.
         if matrix and "bias" in name:
             continue  # What is made of a table of biases may be kept from call to call.

@@ -93,13 +93,16 @@ def proved_laws(
     layouts: Mapping[str, Layout],
     sizes: Mapping[str, int],
     contract: Contract,
+    judged: Collection[str],
 ) -> tuple[str, ...]:
     """The laws that are proved to hold of the relation that a callable is read as; none where it cannot be read."""
     reading = _read(target, example, layouts)
     if reading is None:
         return ()
     claims = verdicts(reading, example, layouts, sizes, contract)
-    return tuple(sorted(law for law, claim in claims.items() if claim.holds and law in _FOR_ALL))
+    # What stands between weights and output may multiply them: their sum is proved where it was seen, too.
+    proved = [law for law, claim in claims.items() if claim.holds and law in _FOR_ALL]
+    return tuple(sorted(law for law in proved if law != "rows" or "rows" in judged))
 
 
 def found_inside(

@@ -40,6 +40,7 @@ def row_sums(inquiry: Inquiry, draws: list[Draw], violations: list[dict[str, Any
         elif (
             rows in ("1", "1.0")
             and (np.abs(total - 1)[allowed] > slack).any()
+            and not ("added" in inquiry.found and total.max() <= 1 + slack)  # Other keys take the rest.
             and not (over == 2 and _beside_the_sum(inquiry, draw, allowed, slack))
         ):
             lane, query = (int(x) for x in np.argwhere((np.abs(total - 1) > slack) & allowed)[0])

@@ -137,6 +137,9 @@ class Audit:
         """Whether two runs are the same, and their numbers finite."""
         import torch
 
+        if any(each.is_meta for each in self.model.parameters()):
+            mend = "load its numbers, or build it on the CPU"
+            raise Unusable("runs", "the parameters of the model have no numbers", "they are on the meta device", mend)
         self.laws.append("deterministic")
         run = Run(side.ids)
         first, again = side(run), side.go(run)
@@ -181,7 +184,7 @@ class Audit:
                 self.unread.append(f"{of}{trial.law}: {problem.message}")
                 continue
             self.laws.append(f"{of}{trial.law}")
-            self.hides_future |= trial.law == "causal"
+            self.hides_future |= trial.law == "causal" and not isinstance(finding, str)
             if isinstance(finding, str):
                 self.unread.append(f"{of}{trial.law}: {finding}")
                 self.laws.remove(f"{of}{trial.law}")

@@ -39,7 +39,7 @@ def _module(place: str) -> Any:
         return importlib.import_module(place)
     except Usage:
         raise
-    except Exception as problem:  # Foreign code may raise anything while it is imported.
+    except (Exception, SystemExit) as problem:  # Foreign code may raise anything while it is imported.
         raise Usage(f"{place} cannot be imported: {_first_line(problem)}") from None
 
 
@@ -147,7 +147,7 @@ def called(target: Any, *arguments: Any) -> Any:
         )
     try:
         return target(*arguments)
-    except Exception as problem:  # Foreign code may raise anything while it is built.
+    except (Exception, SystemExit) as problem:  # Foreign code may raise anything while it is built.
         call = f"`{name}({', '.join(map(repr, arguments))})`"
         raise Usage(f"{call} raises {_first_line(problem)}; only what is built can be audited") from None
 
