@@ -143,7 +143,7 @@ _BEGIN, _END = "<!-- audited: begin -->", "<!-- audited: end -->"
 
 
 def table(rows: list[Row]) -> str:
-    """The rows of the page: equal settings of a model together."""
+    """The table of the page: a row for each audit."""
     lines = ["| model | attention | laws of the model | inside: laws of each | verdict | not judged |"]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     for row in rows:

@@ -151,13 +151,16 @@ def _report(group: list[tuple[Site, Question | str]], tell: Tell) -> Report:
             del first.contract["rotary"]  # Layers without positions are handed the tables of the others.
             made = audit(site.module, first.example, first.axes, read_contract(first.contract))
     except CallError as problem:
+        if first.declared:  # Somebody's word is at fault, and not ours.
+            raise
         return replace(empty, unread=(f"the module: {problem.diagnostics[0].message}",))
     sure = [finding for finding in made.findings if not _by_design(finding, site.module)]
     findings = tuple(replace(finding, module=site.name) for finding in sure)
     doubts = [f"{x.law}: {x.message}, which may be meant: {x.witness}" for x in made.findings if x not in sure]
     told = (*made.unread, *first.unread, *doubts)
     found = {**empty.found, **made.found}
-    settings = settings_of(first.contract, made.found)
+    broken = {finding.law for finding in findings}
+    settings = {name: x for name, x in settings_of(first.contract, made.found).items() if name not in broken}
     return replace(
         made, subject=names[0], equal=empty.equal, found=found, unread=told, findings=findings, settings=settings
     )

@@ -63,11 +63,22 @@ def audit_model(
     if problem is not None:
         return stopped(model, problem, calls=audit.calls, seconds=time.monotonic() - started)
     parts = audit_inside(model, calls_of(model, audit.inputs, audit.hides_future), contracts, audit.tell)
+    held = {law.rpartition(": ")[2] for law in audit.laws} - {finding.law for finding in audit.findings}
+    parts = tuple(_agreeing(part, held & {"batch", "causal"}) for part in parts)
     findings = ranked([_sharpened(finding, parts) for finding in audit.findings])
     laws, unread = tuple(dict.fromkeys(audit.laws)), tuple(dict.fromkeys(audit.unread))
     seconds = time.monotonic() - started
     report = Report(name_of(model), findings, audit.found, laws, unread, audit.calls, seconds, parts=parts)
     return owned(with_unmatched(report, contracts or {}), model)
+
+
+def _agreeing(part: Report, held: set[str]) -> Report:
+    """The report of an attention, without what the whole model would show and does not: that examples mix, or that the
+    future is heard. It was then asked with arguments that do not belong together."""
+    doubted = [finding for finding in part.findings if finding.law in held]
+    told = tuple(f"{finding.law}: {finding.message}, which the model as a whole does not show" for finding in doubted)
+    kept = tuple(finding for finding in part.findings if finding not in doubted)
+    return replace(part, findings=kept, unread=(*part.unread, *told)) if doubted else part
 
 
 def _sharpened(finding: Finding, parts: tuple[Report, ...]) -> Finding:
