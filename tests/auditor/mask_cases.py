@@ -493,7 +493,8 @@ def positions() -> Iterator[Case]:
     yield from pair("neither rotated", causal, rotated(), example, QKV, any_, "rotary", "neither queries nor keys")
     yield from pair("rotated in pairs", rotated("pair", "pair"), rotated(), example, QKV, half, "rotary", "pairing")
     yield from pair("rotated in halves", rotated(), rotated("pair", "pair"), example, QKV, paired, "rotary", "pairing")
-    yield from pair("two pairings", rotated("half", "pair"), rotated(), example, QKV, half, "rotary", "in different pairs")
+    different = "in different pairs"
+    yield from pair("two pairings", rotated("half", "pair"), rotated(), example, QKV, half, "rotary", different)
     yield from pair("two bases", rotated(base=100.0), rotated(), example, QKV, any_, "rotary", "by another base")
     longer = _draw({"q": (B, H, 3, 8), "k": (B, H, 6, 8), "v": (B, H, 6, 8)})
     cached = {**half, "causal": "bottom-right"}
