@@ -100,6 +100,35 @@ def test_a_gate_and_a_pool_of_softmaxes_are_no_attention() -> None:
     assert find_sites(model, lambda: model(torch.randn(B, N, C))) == []
 
 
+def test_a_gate_before_a_projection_is_no_attention_either() -> None:
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.up, self.down = nn.Linear(C, C), nn.Linear(C, C), nn.Parameter(torch.randn(C, C))
+
+        def forward(self, x: Any) -> Any:
+            return self.up(self.gate(x).softmax(-1) * x) + (self.gate(x).softmax(-1) * x) @ self.down
+
+    model = Layers(Gated())
+    assert find_sites(model, lambda: model(torch.randn(B, N, C))) == []
+
+
+def test_a_model_that_raises_on_padding_is_asked_without_it() -> None:
+    class Refuses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.layer = nn.Embedding(30, C), Core(by_library)
+
+        def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+            assert attention_mask is None, "no padding"
+            return self.layer(self.embed(input_ids))
+
+    model = Refuses()
+    (report,) = audit_inside(model, calls_of(model, {"input_ids": torch.arange(14).view(2, 7)}, False))
+    assert report.ok, report
+    assert "rows" in report.laws
+
+
 def test_equal_modules_are_audited_once_and_others_apart() -> None:
     first, other = inside(Core(by_library), Core(by_library, drop=0.1), Core(by_library))
     assert (first.subject, first.equal) == ("layers.0", ("layers.2",))

@@ -16,6 +16,8 @@ from typing import Any
 from ..lift.flex import flex_by_definition
 from .intercept import _PRODUCTS, _taken_apart
 
+# Products of two activations: a projection is no meeting of weights and values.
+_MEETINGS = _PRODUCTS - {"linear", "addmm", "conv1d", "conv2d"}
 _SOFTMAX = frozenset(("softmax", "_safe_softmax", "_softmax"))
 _WHOLE = "scaled_dot_product_attention"
 _LIBRARY = "multi_head_attention_forward"
@@ -28,7 +30,6 @@ class Event:
     weights: tuple[int, ...]
     values: tuple[int, ...]
     scored: int  # Scores of a row: more than keys where a sink is among them.
-    followed: int = 1  # Softmaxes that the weights passed through.
 
 
 @dataclass
@@ -49,7 +50,6 @@ class _Frame:
     module: Any
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
-    events: list[Event] = field(default_factory=list)
     site: Site | None = None
 
 
@@ -94,11 +94,12 @@ def _hooked(model: Any, running: list[_Frame]) -> Iterator[None]:
 
 def _following(running: list[_Frame], sites: dict[str, Site]) -> Any:
     """A context in which softmaxes are followed to the values that they meet."""
+    import torch
     from torch.overrides import TorchFunctionMode
 
-    weights: dict[int, tuple[Any, int, int]] = {}  # What came of a softmax: it, its scores a row, how many it passed.
+    weights: dict[int, tuple[Any, int]] = {}  # What came of a softmax, and its scores a row.
 
-    def of(value: Any) -> tuple[Any, int, int] | None:
+    def of(value: Any) -> tuple[Any, int] | None:
         kept = weights.get(id(value))
         return kept if kept is not None and kept[0] is value else None
 
@@ -128,15 +129,13 @@ def _following(running: list[_Frame], sites: dict[str, Site]) -> Any:
                 return result
             tagged = [known for x in given if (known := of(x)) is not None]
             if name in _SOFTMAX and result.ndim > 2:
-                passed = 1 + max((known[2] for known in tagged), default=0)
-                weights[id(result)] = (result, result.shape[-1], passed)
+                weights[id(result)] = (result, result.shape[-1])
             elif tagged and name in _PRODUCTS:
-                others = [x for x in given if of(x) is None and x.ndim > 1]
-                if others:
-                    first = next(x for x in given if of(x) is not None)
-                    found(Event(tuple(first.shape), tuple(others[0].shape), tagged[0][1], tagged[0][2]))
+                met = [x for x in given if of(x) is None and x.ndim > 1 and not isinstance(x, torch.nn.Parameter)]
+                if met and name in _MEETINGS:
+                    found(Event(tuple(tagged[0][0].shape), tuple(met[0].shape), tagged[0][1]))
             elif tagged and result.is_floating_point() and result.ndim > 2:
-                weights[id(result)] = (result, *tagged[0][1:])
+                weights[id(result)] = (result, tagged[0][1])
             return result
 
     return Following()

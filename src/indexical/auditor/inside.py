@@ -85,7 +85,9 @@ def calls_of(model: Any, inputs: Mapping[str, Any], causal: bool) -> list[Call]:
     takes = inspect.signature(model.forward).parameters
     if "use_cache" in takes:
         inputs["use_cache"] = False
-    first = next(value for value in inputs.values() if hasattr(value, "shape"))
+    first = next((value for value in inputs.values() if getattr(value, "ndim", 0)), None)
+    if first is None:
+        return []
 
     def call(inputs: dict[str, Any], real: Any = None) -> Call:
         return Call(partial(model, **inputs), first.shape[0], real, causal)
@@ -131,7 +133,11 @@ def _questions(model: Any, calls: list[Call]) -> list[tuple[Site, Question | str
     restore = borrow(model, double=False)
     try:
         for call in calls:
-            for site in find_sites(model, call.run):
+            try:
+                found = find_sites(model, call.run)
+            except Exception:  # Foreign code may raise anything: another call may show the same.
+                continue
+            for site in found:
                 if site.name not in asked or isinstance(asked[site.name][1], str):
                     asked[site.name] = site, question(site, call)
     finally:
