@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from .hooks import told_of_calls
 from .inputs import is_whole
 from .running import Run, Side, difference, is_small, nudged
 from .trials import Comparison, Cuts, Part
@@ -145,7 +146,6 @@ def _recorded(
     """The calls of all modules, in the order in which they end; what it gives forgets those made so far."""
     from torch.overrides import TorchFunctionMode
 
-    handles = []
     running: list[Call] = []
     rows = run.ids.shape[0]
 
@@ -155,13 +155,10 @@ def _recorded(
         laid = [(_laid(value, rows, length), part) for value in shown for length, part in cuts.items()]
         return [(None if value is None else value.detach().clone(), part) for value, part in laid]
 
-    def before(name: str) -> Callable[..., None]:
-        def hook(module: Any, arguments: Any, named: Any) -> None:
-            running.append(Call(name, module, arrays([*arguments, *named.values()])))
+    def begin(name: str, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        running.append(Call(name, module, arrays([*arguments, *named.values()])))
 
-        return hook
-
-    def after(module: Any, arguments: Any, named: Any, returned: Any) -> None:
+    def end(name: str, returned: Any) -> None:
         call = running.pop()
         values = returned if isinstance(returned, tuple | list) else [returned]
         call.returned = arrays(values)
@@ -179,15 +176,8 @@ def _recorded(
                 running[-1].over_queries |= isinstance(axis, int) and axis in (-2, given[0].ndim - 2)
             return function(*given, **named)
 
-    for name, module in side.model.named_modules():
-        handles.append(module.register_forward_pre_hook(before(name), with_kwargs=True))
-        handles.append(module.register_forward_hook(after, with_kwargs=True))
-    try:
-        with Mode():
-            yield calls.clear
-    finally:
-        for handle in handles:
-            handle.remove()
+    with told_of_calls(side.model, begin, end), Mode():
+        yield calls.clear
 
 
 def attends(name: str, given: Any, lengths: set[int]) -> bool:

@@ -4,12 +4,12 @@ or what was found of one alone."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Error
 from .auditing import audit
 from .contract import Contract
+from .hooks import told_of_calls
 from .reports import Report
 from .running import difference
 from .whole import audit_model
@@ -55,21 +55,15 @@ def _calls(module: Any, run: Callable[[], Any]) -> Calls:
     times: dict[str, int] = {}
     begun: list[list[Any]] = []
 
-    def before(_: Any, arguments: Any, named: Any) -> None:
+    def begin(name: str, _: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         begun.append(_arrays([*arguments, *named.values()]))
 
-    def after(name: str) -> Callable[..., None]:
-        def hook(_: Any, arguments: Any, named: Any, returned: Any) -> None:
-            times[name] = times.get(name, 0) + 1
-            values = returned if isinstance(returned, tuple | list) else [returned]
-            found[name, times[name]] = begun.pop(), _arrays(values)
+    def end(name: str, returned: Any) -> None:
+        times[name] = times.get(name, 0) + 1
+        values = returned if isinstance(returned, tuple | list) else [returned]
+        found[name, times[name]] = begun.pop(), _arrays(values)
 
-        return hook
-
-    with ExitStack() as stack:
-        for name, part in module.named_modules():
-            stack.callback(part.register_forward_pre_hook(before, with_kwargs=True).remove)
-            stack.callback(part.register_forward_hook(after(name), with_kwargs=True).remove)
+    with told_of_calls(module, begin, end):
         run()
     return found
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..lift.flex import flex_by_definition
+from .hooks import told_of_calls
 from .intercept import _PRODUCTS, _taken_apart
 
 # Products of two activations: a projection is no meeting of weights and values.
@@ -59,37 +59,20 @@ def find_sites(model: Any, run: Callable[[], Any]) -> list[Site]:
 
     sites: dict[str, Site] = {}
     running: list[_Frame] = []
-    with torch.no_grad(), warnings.catch_warnings(), _hooked(model, running), flex_by_definition():
+
+    def begin(name: str, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        running.append(_Frame(name, module, arguments, named))
+
+    def end(name: str, returned: Any) -> None:
+        site = running.pop().site
+        if site is not None:
+            site.returned = _copied(returned)
+
+    with torch.no_grad(), warnings.catch_warnings(), told_of_calls(model, begin, end), flex_by_definition():
         warnings.simplefilter("ignore")
         with _following(running, sites):
             run()
     return list(sites.values())
-
-
-@contextmanager
-def _hooked(model: Any, running: list[_Frame]) -> Iterator[None]:
-    """A context in which the modules that run are known."""
-
-    def before(name: str) -> Callable[..., None]:
-        def hook(module: Any, arguments: Any, named: Any) -> None:
-            running.append(_Frame(name, module, arguments, named))
-
-        return hook
-
-    def after(module: Any, arguments: Any, named: Any, returned: Any) -> None:
-        frame = running.pop()
-        if frame.site is not None:
-            frame.site.returned = _copied(returned)
-
-    handles = []
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(before(name), with_kwargs=True))
-        handles.append(module.register_forward_hook(after, with_kwargs=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _following(running: list[_Frame], sites: dict[str, Site]) -> Any:

@@ -37,7 +37,7 @@ def guess_axes(
         sizes = _sizes(texts, {**shapes, "out": out.shape}, contract)
         for name in shapes:
             if name in masks or name == contract.documents:
-                text = _mask(name, shapes[name], sizes)
+                text = mask_axes(name, shapes[name], sizes)
                 if text is None and (name in contract.masks or name == contract.documents):
                     raise refusal(f"the axes of `{name}`, of shape {shapes[name]}, are not clear", _HELP)
                 if text is not None:
@@ -177,7 +177,7 @@ def _sizes(texts: Mapping[str, str], shapes: Shapes, contract: Contract) -> dict
     return {"j": sizes.get("i", 0), **sizes}
 
 
-def _mask(name: str, shape: tuple[int, ...], sizes: Mapping[str, int]) -> str | None:
+def mask_axes(name: str, shape: tuple[int, ...], sizes: Mapping[str, int]) -> str | None:
     """The axes of a mask: the last is the key, the one before it the query, then heads and the batch."""
     b, h, i, j = (sizes.get(letter, 0) for letter in "bhij")
     if len(shape) == 1:

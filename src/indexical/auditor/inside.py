@@ -16,6 +16,7 @@ from .auditing import audit
 from .calling import borrow
 from .contract import read_contract
 from .discovery import Site, find_sites
+from .guessing import mask_axes
 from .intercept import role_of
 from .outer import EXCHANGED
 from .positions import NOT_ROTATED
@@ -210,8 +211,8 @@ def question(site: Site, call: Call) -> Question | str:
     for name, value in example.items():
         if example.get("is_causal") is True:  # The flag stands for the mask, whose values are not looked at.
             break
-        if name not in axes and hasattr(value, "dtype") and value.ndim:
-            layout, kind = _mask_axes(value, size), _polarity(value, call)
+        if name not in axes and getattr(value, "ndim", 0) > 1:
+            layout, kind = mask_axes(name, tuple(value.shape), size), _polarity(value, call)
             if layout is not None and kind is not None:
                 asked.axes[name] = layout
                 asked.contract.setdefault("masks", {})[name] = kind
@@ -292,24 +293,6 @@ def _out_axes(site: Site, axes: str, given: Any) -> str | None:
     if len(shape) != 3 or tuple(shape[:2]) != tuple(given.shape[:2]):
         return None
     return axes if shape[2] == given.shape[2] else axes.replace("c", "o")
-
-
-def _mask_axes(value: Any, size: Mapping[str, int]) -> str | None:
-    """The axes of a mask, by its sizes; None where they do not tell."""
-    if value.ndim < 2 or value.shape[-1] != size["j"]:
-        return None
-    if value.ndim == 2:
-        return "b j" if value.shape[0] == size["b"] else "i j" if value.shape[0] == size["i"] else None
-    if value.shape[-2] not in (1, size["i"]):
-        return None
-    last = ["1" if value.shape[-2] == 1 and size["i"] != 1 else "i", "j"]
-    if value.ndim == 3:
-        first = {1: "1", size["b"]: "b", size["b"] * size["h"]: "(b h)"}.get(value.shape[0])
-        return None if first is None else " ".join((first, *last))
-    if value.ndim != 4 or value.shape[0] not in (1, size["b"]) or value.shape[1] not in (1, size["h"]):
-        return None
-    letters = ["b" if value.shape[0] == size["b"] else "1", "h" if value.shape[1] == size["h"] > 1 else "1"]
-    return " ".join((*letters, *last))
 
 
 def _polarity(value: Any, call: Call) -> str | None:
