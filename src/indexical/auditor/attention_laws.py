@@ -153,8 +153,8 @@ GENERAL = {
 }
 
 
-# Causes that name no mistake: heads may be mixed on purpose.
-VAGUE = frozenset((GENERAL["heads"][0], SPLIT, SUMMED))
+# Causes that name no mistake: heads may be mixed, and something be added to what is gathered, on purpose.
+VAGUE = frozenset((GENERAL["heads"][0], GENERAL["rows"][0], SPLIT, SUMMED))
 _HEARING = frozenset(("causal", "window", "mask", "documents", "regions", "gap", "reach"))
 
 

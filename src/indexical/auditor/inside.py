@@ -182,7 +182,7 @@ def _by_design(finding: Finding, module: Any) -> bool:
         return all(role_of(name) in used or role_of(name) in (None, "out") for name in dead)
     if finding.cause == EXCHANGED:
         return True
-    return finding.law in ("heads", "layout") and finding.confidence != "proved" and finding.cause in VAGUE
+    return finding.law in ("heads", "layout", "rows") and finding.confidence != "proved" and finding.cause in VAGUE
 
 
 # ----------------------------------------------------------------------------------------------- what is asked
@@ -192,6 +192,8 @@ def question(site: Site, call: Call) -> Question | str:
     """What to ask of a module that attends, or why nothing can be asked."""
     if site.unnamed:
         return "the module: its arguments have no names"
+    if len(site.events) > 1 and len(site.events[0].weights) > 3:  # Those of one head each are one attention.
+        return "the module: it makes several attentions in one call"
     example: dict[str, Any] = {
         name: None if _CACHES.search(name) else value for name, value in site.given.items()
     }
