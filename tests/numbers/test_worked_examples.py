@@ -16,7 +16,7 @@ EXAMPLES = {
         expect w == [0.88, 0.12];""",
     ),
     "exponentials printed to one place": (
-        "terms",
+        None,  # One in two fits as near as this would be an accident.
         """let s[j] = [2.0, 1.0, 0.1];
         let w[j] = softmax[j](s[j]);
         expect w == [0.661, 0.241, 0.098];""",
@@ -158,7 +158,7 @@ EXAMPLES = {
         expect o == [[1.24, 2.02], [1.06, 2.26]];""",
     ),
     "printed terms added": (
-        "terms",
+        None,
         """let Q[i,d]=[[1.0, 0.2], [0.4, 0.9]];
         let K[j,d]=[[0.3, 0.8], [1.1, 0.5]];
         let V[j,e]=[[2.0, 1.0], [0.5, 3.0]];
@@ -216,7 +216,7 @@ EXAMPLES = {
         expect o == [[0.80, 0.61], [0.71, 0.65]];""",
     ),
     "e by hand": (
-        "constant",
+        None,
         """let s[j]=[3.1, 4.7, 1.2, 5.6];
         let w[j]=softmax[j](s[j]);
         expect w == [0.0546, 0.2708, 0.0082, 0.6664];""",

@@ -67,7 +67,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One `expect`, with a cell for every point that it speaks of. `tolerant` says that it gives a tolerance,
-    `searched` that all usual causes were tried."""
+    `searched` that all usual causes were tried, `near` that all figures that fail are off by little. `hint` is what
+    would explain these, where that may be an accident."""
 
     text: str
     left: str
@@ -76,6 +77,8 @@ class Claim:
     line: int
     tolerant: bool = False
     searched: bool = True
+    near: bool = False
+    hint: Cause | None = None
 
     @property
     def verdict(self) -> Verdict:

@@ -159,14 +159,25 @@ def _causes(claim: Claim) -> list[str]:
         places = ", ".join(_place(claim, cell) for cell in cells[:3]) + (", …" if len(cells) > 3 else "")
         where = f" of {places}" if len(groups) > 1 else ""
         if cause is None:
-            them = "it" if len(cells) == 1 else "them"
-            said = f"no usual mistake explains {them}" if claim.searched else "not all usual mistakes were tried"
-            lines.append(f"    cause{where}: unknown; {said}")
+            lines.append(f"    cause{where}: unknown; {_unknown(claim, len(cells))}")
             continue
         others = cause.figures - len(cells)
-        more = f" (it explains {counted(others, 'failing figure')} of other claims too)" if others else ""
-        lines.append(f"    cause{where}: {cause.text}{more}")
+        more = f"; it explains {counted(others, 'failing figure')} of other claims too" if others else ""
+        lines.append(f"    cause{where}: {cause.text}")
+        lines.append(f"    evidence: {cause.evidence}{more}")
     return lines
+
+
+def _unknown(claim: Claim, cells: int) -> str:
+    """What is said where no cause is named."""
+    if not claim.searched:
+        return "not all usual mistakes were tried"
+    them = "it" if cells == 1 else "them"
+    if not claim.near:
+        return f"no usual mistake explains {them}"
+    close = "it is" if cells == 1 else "they are"
+    hint = "" if claim.hint is None else f"; it {claim.hint.text}, but {claim.hint.evidence}"
+    return f"{close} close, and nothing tried explains {them} better than chance{hint}"
 
 
 def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
@@ -181,6 +192,8 @@ def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
                 "verdict": claim.verdict,
                 "cause": _cause_json(claim.cause),
                 "all_causes_tried": claim.searched,
+                "close": claim.near,
+                "hint": _cause_json(claim.hint),
                 "cells": [_cell_json(cell) for cell in claim.cells],
             }
             for claim in claims
@@ -208,4 +221,5 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
 def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
     if cause is None:
         return None
-    return {"kind": cause.kind, "text": cause.text, "figures": cause.figures, "chance": cause.chance}
+    said = {"kind": cause.kind, "text": cause.text, "figures": cause.figures, "chance": cause.chance}
+    return {**said, "evidence": cause.evidence}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,11 +14,11 @@ from ...ir.needs import members, needed
 from ...ir.types import Kind
 from ...ir.walk import reads_of
 from ...records import dataclass
-from ...run.tables import Numbers, Table
+from ...run.tables import Numbers, Table, Uncomputed
 from ...run.wholes import Point
 from ..claims import Cell, Claim, claimed_names
 from ..evaluate import Evaluated
-from ..printed import AsPrinted, Printed, figures_as_printed
+from ..printed import AsPrinted, figures_as_printed
 from ..terms import Polynomial
 from .decimals import Decimals, decimal
 
@@ -57,12 +57,24 @@ class Prediction:
         return self.value.is_finite() and abs(self.value - figure.wanted) <= figure.half
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Another way of computing an example: definitions, and left sides of claims, that are changed, and the figures
+    from which later steps go on: elements of definitions by their offsets, and expressions that are claimed."""
+
+    lets: Mapping[str, ir.Let] = field(default_factory=dict)
+    bodies: Mapping[int, ir.Expr] = field(default_factory=dict)
+    printed: Mapping[str, Mapping[int, Decimal]] = field(default_factory=dict)
+
+
 class Trial(AsPrinted):
     """An evaluation by which figures are predicted."""
 
+    bodies: Mapping[int, ir.Expr] = {}
+
     def prediction(self, figure: Figure) -> Prediction | None:
         """The left side of a claim at a point; None where it has no value."""
-        body = figure.expect.body
+        body = self.bodies.get(figure.claim, figure.expect.body)
         try:
             if isinstance(body, ir.Read) and body.tensor in self.lets:
                 offset, cell = self.found(body, figure.point)
@@ -71,7 +83,7 @@ class Trial(AsPrinted):
                 cell, removed = self.value(body, figure.point), self.is_removed(body, figure.point)
         except IMPOSSIBLE:
             return None
-        return Prediction(as_decimal(0 if cell is None else cell), removed)
+        return None if cell is Uncomputed else Prediction(as_decimal(0 if cell is None else cell), removed)
 
 
 def as_decimal(value: Any) -> Decimal:
@@ -103,9 +115,6 @@ class Example:
                 if found is not None:
                     yield replace(found, claim=number, cell=at, point=dict(point))
 
-    def failing(self) -> list[Figure]:
-        return [figure for figure in self.figures if figure.fails]
-
     def printed(self) -> dict[str, dict[int, Decimal]]:
         """The figures that stand for elements of definitions; the first, where there are several for one."""
         found: dict[str, dict[int, Decimal]] = {}
@@ -118,25 +127,31 @@ class Example:
                 found.setdefault(body.tensor, {}).setdefault(offset, figure.wanted)
         return found
 
+    def element(self, name: str, offset: int) -> str:
+        """An element by the name that the text has for it: the first point of an axis need not be 0."""
+        evaluation = self.evaluated.evaluation
+        axes = self.program.tensors[name].axes
+        place = evaluation.tensors[name].place(offset)
+        first = [0 if axis.origin is None else evaluation.value(axis.origin, {}) for axis in axes]
+        return f"{name}[{', '.join(str(at + more) for at, more in zip(place, first, strict=True))}]" if place else name
+
     def trial(
-        self,
-        base: Trial | None = None,
-        changed: Mapping[str, ir.Let] | None = None,
-        printed: Printed | None = None,
-        numbers: Numbers | None = None,
+        self, base: Trial | None = None, changes: Changes | None = None, numbers: Numbers | None = None
     ) -> Trial | None:
         """The program with some definitions changed, or read as printed. What that does not reach is taken from
         `base`. None where it cannot be computed."""
-        changed, printed = changed or {}, printed or {}
+        changes = changes or Changes()
         program = self.program
-        if changed:
-            program = replace(program, lets=tuple(changed.get(let.name, let) for let in program.lets))
-        reached = affected(program, {*changed, *printed}) if base else set(program.definitions)
+        if changes.lets:
+            program = replace(program, lets=tuple(changes.lets.get(let.name, let) for let in program.lets))
+        reached = affected(program, {*changes.lets, *changes.printed}) if base else set(program.definitions)
         tables = {name: table for name, table in base.tensors.items() if name not in reached} if base else self.inputs
         if numbers is not None:
             tables = {name: Table(table.shape, _turned(table, numbers)) for name, table in self.inputs.items()}
         found = Trial(program, tables, self.sizes, numbers or Decimals())
+        found.bodies = changes.bodies
         own = figures_as_printed(found, program)
+        printed = changes.printed
         found.printed = {name: {**own.get(name, {}), **printed.get(name, {})} for name in {*own, *printed}}
         if base is not None:
             found.computed = {key: cell for key, cell in base.computed.items() if key[0] not in reached}

@@ -1,107 +1,197 @@
-"""The usual mistakes in a definition: each is the definition, changed in one place, and what is said of it."""
+"""The usual mistakes in a program: each is the program, changed in one way, and what is said of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from itertools import combinations
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.functions import FUNCTIONS
-from ...ir.text import shown
-from ...ir.walk import children, rebuild
+from ...ir.walk import children, rebuild, walk
 from ...records import dataclass
+from .example import Changes
+from .variants import (
+    FREQUENT,
+    USUAL,
+    Place,
+    Variant,
+    as_real,
+    exchanged,
+    is_scale,
+    other_guards,
+    said,
+    shares,
+    variants,
+)
 
-# In bits: how unusual a mistake is, before any figure is looked at.
-FREQUENT, USUAL, UNUSUAL, RARE = 2, 4, 6, 8
-# The same for what is rounded on the way, where the figures are off by no more than that.
-ROUNDED = 3
+# In bits: what is rounded on the way, where that is not printed.
+ROUNDED = 1
+E = Fraction("2.718281828459045")
+OF_E = "exp log".split()
+Find = Callable[[ir.Expr], Iterator[Variant]]
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A definition with a mistake in it. `words` go on after "holds if"."""
+    """A mistake in a program. `words` go on after "holds if"."""
 
     kind: str
     words: str
-    cost: int
-    let: ir.Let
+    prior: float
+    changes: Changes
     rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """An expression that may have been taken for another."""
+class Site:
+    """A definition, or the left side of a claim, in which mistakes are looked for."""
 
-    kind: str
-    words: str
-    cost: int
-    expr: ir.Expr
+    name: str
+    hidden: bool
+    clauses: tuple[ir.Clause, ...]
+    place: Place
+    changed: Callable[[tuple[ir.Clause, ...]], Changes]
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of an expression: in which definition, with which ranges around it, among tensors of these shapes."""
-
-    let: ir.Let
-    ranges: tuple[ir.Range, ...]
-    shapes: Mapping[str, tuple[int, ...]]
-    kinds: Mapping[str, str]
+    def mistake(self, variant: Variant, clauses: tuple[ir.Clause, ...], rounds: bool = False) -> Mistake:
+        inside = "" if self.hidden or f"`{self.name}`" in variant.words else f", in `{self.name}`,"
+        return Mistake(variant.kind, f"{inside} {variant.words}", variant.prior, self.changed(clauses), rounds)
 
 
-def mistakes(let: ir.Let, shapes: Mapping[str, tuple[int, ...]], kinds: Mapping[str, str]) -> Iterator[Mistake]:
-    """Every usual mistake in a definition, one at a time."""
-    for number, clause in enumerate(let.clauses):
-        place = Place(let, clause.ranges, shapes, kinds)
-        for variant in _changed(clause.body, place):
-            yield _mistake(let, number, replace(clause, body=variant.expr), variant)
+def mistakes(sites: list[Site]) -> Iterator[Mistake]:
+    """Every usual mistake, one at a time; then those that are made in several places alike."""
+    for site in sites:
+        yield from _in_one(site)
+    for site in sites:
+        yield from _exchanges(site)
+    yield from _given_exchanged(sites)
+    yield from _alike(sites)
+
+
+def _in_one(site: Site) -> Iterator[Mistake]:
+    """Every usual mistake in one place of a definition, or in all places of it that are alike."""
+    for number, clause in enumerate(site.clauses):
+        for variant in _everywhere(clause.body, partial(variants, place=_around(site, clause))):
+            yield site.mistake(variant, _with(site, number, replace(clause, body=variant.expr)))
         if clause.guard is not None:
-            yield _mistake(
-                let,
-                number,
-                replace(clause, guard=None),
-                Variant("mask", f"the mask of `{let.name}` is left out", FREQUENT, clause.guard),
+            words = f"the mask of `{site.name}` is left out"
+            free = Variant("mask", words, FREQUENT, clause.guard)
+            yield site.mistake(free, _with(site, number, replace(clause, guard=None)))
+            for variant in other_guards(clause.guard):
+                yield site.mistake(variant, _with(site, number, replace(clause, guard=variant.expr)))
+
+
+def _alike(sites: list[Site]) -> Iterator[Mistake]:
+    """One mistake, made wherever it can be: in one definition, and in all of them."""
+    for find in (variants, exchanged):
+        rules: dict[str, dict[int, list[Variant]]] = {}
+        for at, site in enumerate(sites):
+            for clause in site.clauses:
+                for variant in _everywhere(clause.body, partial(find, place=_around(site, clause))):
+                    if variant.rule:
+                        rules.setdefault(variant.rule, {}).setdefault(at, []).append(variant)
+        for rule, places in rules.items():
+            for at, found in places.items():
+                if len(found) > 1:
+                    yield sites[at].mistake(replace(found[0], words=f"{rule} throughout"), _all(sites[at], rule, find))
+            if len(places) > 1:
+                first = next(iter(places.values()))[0]
+                changes = merged(sites[at].changed(_all(sites[at], rule, find)) for at in places)
+                yield Mistake(first.kind, f" {rule} everywhere", first.prior, changes)
+
+
+def merged(several: Iterable[Changes]) -> Changes:
+    """Changes in different places, as one."""
+    lets: dict[str, ir.Let] = {}
+    bodies: dict[int, ir.Expr] = {}
+    printed: dict[str, Mapping[int, Decimal]] = {}
+    for changes in several:
+        lets.update(changes.lets)
+        bodies.update(changes.bodies)
+        printed.update(changes.printed)
+    return Changes(lets, bodies, printed)
+
+
+def _all(site: Site, rule: str, find: Callable[..., Iterator[Variant]]) -> tuple[ir.Clause, ...]:
+    """The clauses of a definition with a mistake made in all places."""
+
+    def changed(part: ir.Expr, place: Place) -> ir.Expr:
+        inner = part
+        for child in _values_in(part):
+            inner = _replaced(inner, child, changed(child, place))
+        return next((variant.expr for variant in find(inner, place=place) if variant.rule == rule), inner)
+
+    return tuple(replace(clause, body=changed(clause.body, _around(site, clause))) for clause in site.clauses)
+
+
+def _exchanges(site: Site) -> Iterator[Mistake]:
+    """Two tensors of one shape, or two constants, that are taken for each other."""
+    shapes, kinds = site.place.shapes, site.place.kinds
+    parts = [part for clause in site.clauses for part in walk(clause.body)]
+    names = dict.fromkeys(part.tensor for part in parts if isinstance(part, ir.Read) and part.tensor in shapes)
+    for one, other in combinations(names, 2):
+        if shapes[one] == shapes[other] and kinds[one] == kinds[other]:
+            names_of = {one: other, other: one}
+            yield _exchanged(site, f"`{one}` and `{other}` are exchanged", partial(_renamed, names=names_of))
+    numbers = dict.fromkeys(part for part in parts if isinstance(part, ir.Const) and part.type.kind == "real")
+    for first, second in combinations(numbers, 2):
+        values = {first: second, second: first}
+        words = f"{first.span.text} and {second.span.text} are exchanged"
+        yield _exchanged(site, words, lambda part, values=values: values.get(part, part))  # type: ignore[misc]
+
+
+def _given_exchanged(sites: list[Site]) -> Iterator[Mistake]:
+    """Two definitions that are given as numbers, of one shape, and taken for each other everywhere."""
+    given = [site for site in sites if isinstance(site.clauses[0].body, ir.Const | ir.Array) and not site.hidden]
+    for one, other in combinations(given, 2):
+        mine, theirs = one.clauses[0].body, other.clauses[0].body
+        shapes = [body.shape if isinstance(body, ir.Array) else () for body in (mine, theirs)]
+        if shapes[0] == shapes[1] and mine.type.kind == theirs.type.kind and mine != theirs:
+            indices = [body.indices if isinstance(body, ir.Array) else () for body in (mine, theirs)]
+            bodies = [
+                replace(body, indices=own) if isinstance(body, ir.Array) else body
+                for body, own in ((theirs, indices[0]), (mine, indices[1]))
+            ]
+            first, second = (
+                site.changed((replace(site.clauses[0], body=body),))
+                for site, body in zip((one, other), bodies, strict=True)
             )
-            for variant in _other_guards(clause.guard, place):
-                yield _mistake(let, number, replace(clause, guard=variant.expr), variant)
+            words = f" `{one.name}` and `{other.name}` are exchanged"
+            yield Mistake("exchanged", words, USUAL, merged((first, second)))
 
 
-def rounded(let: ir.Let, places: int) -> Mistake:
-    """A definition whose values are rounded to so many places before they are used."""
-    clauses = tuple(replace(clause, body=_to_places(clause.body, places)) for clause in let.clauses)
-    words = f" `{let.name}` is rounded to {_places(places)} before it is used"
-    return Mistake("rounded early", words, ROUNDED, replace(let, clauses=clauses), rounds=True)
+def _renamed(part: ir.Expr, names: Mapping[str, str]) -> ir.Expr:
+    return replace(part, tensor=names.get(part.tensor, part.tensor)) if isinstance(part, ir.Read) else part
 
 
-def rounded_inside(let: ir.Let, places: int) -> Iterator[Mistake]:
-    """A definition in which terms, exponentials or roots are rounded to so many places before they are combined."""
-    for number, clause in enumerate(let.clauses):
-        rounding = partial(_roundings, ranges=clause.ranges, places=places)
-        for variant in _everywhere(clause.body, rounding):
-            yield replace(_mistake(let, number, replace(clause, body=variant.expr), variant), rounds=True)
+def _exchanged(site: Site, words: str, change: Callable[[ir.Expr], ir.Expr]) -> Mistake:
+    def deep(part: ir.Expr) -> ir.Expr:
+        return change(rebuild(part, deep))
+
+    clauses = tuple(replace(clause, body=deep(clause.body)) for clause in site.clauses)
+    return site.mistake(Variant("exchanged", words, USUAL, site.clauses[0].body), clauses)
 
 
-def _mistake(let: ir.Let, number: int, clause: ir.Clause, variant: Variant) -> Mistake:
-    clauses = (*let.clauses[:number], clause, *let.clauses[number + 1 :])
-    inside = "" if let.hidden or f"`{let.name}`" in variant.words else f", in `{let.name}`,"
-    words = f"{inside} {variant.words}"
-    return Mistake(variant.kind, words, variant.cost, replace(let, clauses=clauses))
+# -------------------------------------------------------------------- one place
 
 
-# ------------------------------------------------------------------- one place
+def _around(site: Site, clause: ir.Clause) -> Place:
+    return replace(site.place, ranges=clause.ranges)
 
 
-def _changed(expr: ir.Expr, place: Place) -> Iterator[Variant]:
-    return _everywhere(expr, lambda part: _variants(part, place))
+def _with(site: Site, number: int, clause: ir.Clause) -> tuple[ir.Clause, ...]:
+    return (*site.clauses[:number], clause, *site.clauses[number + 1 :])
 
 
-def _everywhere(expr: ir.Expr, variants: Callable[[ir.Expr], Iterator[Variant]]) -> Iterator[Variant]:
+def _everywhere(expr: ir.Expr, find: Find) -> Iterator[Variant]:
     """The expression with one part replaced. What is an index, a bound or a guard is left as it is."""
-    yield from variants(expr)
+    yield from find(expr)
     for child in _values_in(expr):
-        for variant in _everywhere(child, variants):
+        for variant in _everywhere(child, find):
             yield replace(variant, expr=_replaced(expr, child, variant.expr))
 
 
@@ -121,235 +211,26 @@ def _replaced(expr: ir.Expr, child: ir.Expr, new: ir.Expr) -> ir.Expr:
     return rebuild(expr, lambda part: new if part is child else part)
 
 
-def _variants(expr: ir.Expr, place: Place) -> Iterator[Variant]:
-    match expr:
-        case ir.Map("/" | "*" | "+" | "-", (left, right)) if expr.type.kind == "real":
-            yield from _of_two(expr, left, right)
-        case ir.Map(op, (inside,)) if expr.type.kind == "real" and inside.type.kind == "real":
-            yield from _of_one(expr, op, inside)
-        case ir.Map("**", (base, _)) if expr.type.kind == "real":
-            yield Variant("left out", f"the power in `{_said(expr)}` is left out", RARE, base)
-        case ir.Normalize(op="softmax" | "log_softmax"):
-            yield from _of_softmax(expr, place)
-        case ir.Reduce():
-            yield from _of_reduction(expr, place)
-        case ir.Read():
-            yield from _of_read(expr, place)
-        case ir.Coord(coordinate):
-            one = build.whole(1, expr.span)
-            words = f"`{coordinate}` is counted from 1, not from 0"
-            yield Variant("position", words, FREQUENT, build.apply("+", (expr, one), "whole", expr.span))
-
-
-def _said(expr: ir.Expr) -> str:
-    """An expression as its author wrote it, where that is short."""
-    text = " ".join(expr.span.text.split())
-    return text if 0 < len(text) <= 48 else shown(expr)
-
-
-def _is_scale(expr: ir.Expr) -> bool:
-    """Whether a number is the same at every point."""
-    return not expr.type.coordinates
-
-
-def _of_two(expr: ir.Map, left: ir.Expr, right: ir.Expr) -> Iterator[Variant]:
-    op, span = expr.op, expr.span
-    if op in "*/" and _is_scale(right):
-        yield from _of_scale(expr, left, right)
-    elif op == "*" and _is_scale(left):
-        yield from _of_scale(expr, right, left)
-    elif op == "/":
-        yield Variant("left out", f"the division by `{_said(right)}` is left out", RARE, left)
-    elif op == "*":
-        yield Variant("left out", f"the factor `{_said(right)}` is left out", RARE, left)
-        yield Variant("left out", f"the factor `{_said(left)}` is left out", RARE, right)
-    else:
-        other = "-" if op == "+" else "+"
-        word = {"+": "added", "-": "subtracted"}
-        turned = build.apply(other, (left, right), "real", span)
-        yield Variant("left out", f"`{_said(right)}` is not {word[op]}", UNUSUAL, left)
-        yield Variant("sign", f"`{_said(right)}` is {word[other]}, not {word[op]}", UNUSUAL, turned)
-        if op == "+":
-            yield Variant("left out", f"`{_said(left)}` is not added", UNUSUAL, right)
-        else:
-            swapped = build.apply(op, (right, left), "real", span)
-            yield Variant("sign", f"`{_said(left)}` is subtracted from `{_said(right)}`", UNUSUAL, swapped)
-
-
-def _of_scale(expr: ir.Map, value: ir.Expr, scale: ir.Expr) -> Iterator[Variant]:
-    """A scale that is left out, taken twice, turned over, or without its root."""
-    op, span = expr.op, expr.span
-    word, other = ("divided", "multiplied") if op == "/" else ("multiplied", "divided")
-    text = _said(scale)
-
-    def applied(op: str, value: ir.Expr, scale: ir.Expr) -> ir.Expr:
-        return build.apply(op, (value, scale), "real", span)
-
-    yield Variant("scale", f"the scale is left out: it is not {word} by `{text}`", FREQUENT, value)
-    match scale:
-        case ir.Map("sqrt", (inside,)):
-            yield Variant(
-                "scale", f"it is {word} by `{_said(inside)}`, without the root", USUAL, applied(op, value, inside)
-            )
-        case ir.Map("rsqrt", (inside,)):
-            yield Variant(
-                "scale", f"it is divided by `{_said(inside)}`, without the root", USUAL, applied("/", value, inside)
-            )
-        case _:
-            root = build.apply("sqrt", (_real(scale),), "real", span)
-            yield Variant("scale", f"it is {word} by the root of `{text}`", UNUSUAL, applied(op, value, root))
-    yield Variant(
-        "scale", f"the scale is taken twice: it is {word} by `{text}` two times", USUAL, applied(op, expr, scale)
-    )
-    yield Variant(
-        "scale", f"it is {other} by `{text}`, not {word}", UNUSUAL, applied("*" if op == "/" else "/", value, scale)
-    )
-
-
-def _real(expr: ir.Expr) -> ir.Expr:
-    return expr if expr.type.kind == "real" else build.apply("as f64", (expr,), "real", expr.span)
-
-
-def _of_one(expr: ir.Map, op: str, inside: ir.Expr) -> Iterator[Variant]:
-    if op == "neg":
-        yield Variant("sign", f"the sign of `{_said(expr)}` is left out", UNUSUAL, inside)
-    elif op in FUNCTIONS:
-        yield Variant("left out", f"`{op}` is left out of `{_said(expr)}`", UNUSUAL, inside)
-    if op == "log":
-        for base, name in ((2, "2"), (10, "10")):
-            below = build.apply("log", (build.real(Fraction(base), expr.span),), "real", expr.span)
-            changed = build.apply("/", (expr, below), "real", expr.span)
-            yield Variant("base", f"the logarithm is taken to base {name}, not e", FREQUENT, changed)
-
-
-# ------------------------------------------------------ softmax, sums and reads
-
-
-def _of_softmax(expr: ir.Normalize, place: Place) -> Iterator[Variant]:
-    for range in place.ranges:
-        if range.coordinate != expr.coordinate:
-            words = f"softmax is taken over `{range.coordinate}`, not over `{expr.coordinate}`"
-            turned = build.normalize(expr.op, range.coordinate, expr.body, expr.guard, "real", expr.span)
-            yield Variant("axis", words, FREQUENT, turned)
-    own = next((range for range in place.ranges if range.coordinate == expr.coordinate), None)
-    if own is not None and expr.op == "softmax":
-        yield Variant(
-            "left out", "the values are divided by their sum, without `exp`", UNUSUAL, _shares(expr, expr.body, own)
-        )
-        doubled = build.apply("exp2", (_real(expr.body),), "real", expr.span)
-        yield Variant("base", "the powers are taken of 2, not of e", UNUSUAL, _shares(expr, doubled, own))
-    if expr.guard is None:
-        return
-    open_ended = build.normalize(expr.op, expr.coordinate, expr.body, None, "real", expr.span)
-    zero = build.real(Fraction(0), expr.span)
-    yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", FREQUENT, open_ended)
-    for guard in _other_guards(expr.guard, place):
-        yield replace(guard, expr=replace(expr, guard=guard.expr))
-    if expr.op == "softmax":
-        after = build.select(expr.guard, open_ended, zero, expr.span)
-        yield Variant("mask", "the mask is applied after softmax, and the rows are not normalised again", USUAL, after)
-        zeroed = build.select(expr.guard, _real(expr.body), zero, expr.span)
-        counted = build.normalize("softmax", expr.coordinate, zeroed, None, "real", expr.span)
-        yield Variant("mask", "masked scores are taken as 0, and are counted by softmax", USUAL, counted)
-        hidden = build.select(expr.guard, counted, zero, expr.span)
-        yield Variant("mask", "masked scores are taken as 0 in the sum of softmax", USUAL, hidden)
-
-
-def _shares(expr: ir.Normalize, parts: ir.Expr, own: ir.Range) -> ir.Expr:
-    """Each part by the sum of all, where the guard holds."""
-    total = build.reduce("sum", (own,), parts, expr.guard, "real", expr.span)
-    share = build.apply("/", (_real(parts), total), "real", expr.span)
-    return (
-        share if expr.guard is None else build.select(expr.guard, share, build.real(Fraction(0), expr.span), expr.span)
-    )
-
-
-_TURNED = {"<=": ">=", ">=": "<=", "<": ">", ">": "<"}
-_STRICTER = {"<=": "<", ">=": ">", "<": "<=", ">": ">="}
-
-
-def _other_guards(guard: ir.Expr, place: Place) -> Iterator[Variant]:
-    """A mask that is turned round, or off by one."""
-    match guard:
-        case ir.Map(op, (left, right)) if op in _TURNED:
-            turned = build.apply(_TURNED[op], (left, right), "bool", guard.span)
-            stricter = build.apply(_STRICTER[op], (left, right), "bool", guard.span)
-            step = "+" if op in ("<=", ">") else "-"
-            moved = build.apply(step, (right, build.whole(1, guard.span)), right.type.kind, guard.span)
-            farther = build.apply(op, (left, moved), "bool", guard.span)
-            yield Variant("mask", f"the mask is reversed: `{shown(turned)}`, not `{_said(guard)}`", USUAL, turned)
-            yield Variant("mask", f"the mask is off by one: `{shown(stricter)}`, not `{_said(guard)}`", USUAL, stricter)
-            if left.type.kind == right.type.kind == "whole":
-                yield Variant(
-                    "mask", f"the mask is off by one: `{shown(farther)}`, not `{_said(guard)}`", USUAL, farther
-                )
-        case ir.Map("&&", (left, right)):
-            for one, other in ((left, right), (right, left)):
-                yield Variant("mask", f"the mask `{_said(one)}` is left out", USUAL, other)
-                for variant in _other_guards(one, place):
-                    yield replace(variant, expr=build.apply("&&", (variant.expr, other), "bool", guard.span))
-        case _:
-            opposite = build.apply("!", (guard,), "bool", guard.span)
-            yield Variant("mask", f"the mask `{_said(guard)}` is reversed", USUAL, opposite)
-
-
-def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
-    others = {"sum": "mean", "mean": "sum", "max": "min", "min": "max"}
-    if expr.type.kind == "real" and expr.op in others:
-        other = replace(expr, op=others[expr.op])
-        yield Variant("reduction", f"`{others[expr.op]}` is taken, not `{expr.op}`", USUAL, other)
-    counted = all(range.is_counted for range in expr.ranges)
-    if expr.op == "mean" and expr.guard is None and counted:
-        below = build.apply("-", (_count(expr), build.whole(1, expr.span)), "whole", expr.span)
-        total = build.reduce("sum", expr.ranges, expr.body, None, "real", expr.span)
-        changed = build.apply("/", (total, below), "real", expr.span)
-        yield Variant("reduction", f"the mean is divided by one less: `{shown(below)}`", FREQUENT, changed)
-    if expr.guard is not None:
-        yield Variant("mask", f"the mask `{_said(expr.guard)}` is left out", USUAL, replace(expr, guard=None))
-        for guard in _other_guards(expr.guard, place):
-            yield replace(guard, expr=replace(expr, guard=guard.expr))
-    is_product = isinstance(expr.body, ir.Map) and expr.body.op == "*"
-    if expr.op == "sum" and is_product and counted and expr.type.kind == "real":
-        root = build.apply("sqrt", (_real(_count(expr)),), "real", expr.span)
-        scaled = build.apply("/", (expr, root), "real", expr.span)
-        yield Variant("scale", f"it is divided by `sqrt({shown(_count(expr))})`", USUAL, scaled)
-
-
-def _count(expr: ir.Reduce) -> ir.Expr:
-    """How many points a reduction runs over."""
-    result: ir.Expr | None = None
-    for range in expr.ranges:
-        length = range.upper if range.from_zero else build.apply("-", (range.upper, range.lower), "whole", range.span)
-        result = length if result is None else build.apply("*", (result, length), "whole", range.span)
-    assert result is not None
-    return result
-
-
-def _of_read(expr: ir.Read, place: Place) -> Iterator[Variant]:
-    """A tensor that is transposed, or taken for another of its shape."""
-    shape = place.shapes.get(expr.tensor, ())
-    for first in range(len(shape)):
-        for second in range(first + 1, len(shape)):
-            indices = list(expr.indices)
-            if shape[first] == shape[second] > 1 and indices[first] != indices[second]:
-                indices[first], indices[second] = indices[second], indices[first]
-                changed = replace(expr, indices=tuple(indices))
-                yield Variant("transposed", f"`{shown(expr)}` is read as `{shown(changed)}`", FREQUENT, changed)
-    for axis, index in enumerate(expr.indices[: len(shape)]):
-        if isinstance(index, ir.Coord) and shape[axis] > 2:
-            for step, word in ((1, "next"), (shape[axis] - 1, "previous")):
-                moved = build.apply("+", (index, build.whole(step, expr.span)), "whole", expr.span)
-                moved = build.apply("%", (moved, build.whole(shape[axis], expr.span)), "whole", expr.span)
-                changed = replace(expr, indices=(*expr.indices[:axis], moved, *expr.indices[axis + 1 :]))
-                yield Variant("position", f"`{shown(expr)}` is read at the {word} `{index.coordinate}`", RARE, changed)
-    for other, found in place.shapes.items():
-        alike = found == shape != () and place.kinds[other] == place.kinds[expr.tensor]
-        if alike and other != expr.tensor:
-            words = f"`{other}` is read in place of `{expr.tensor}`"
-            yield Variant("other", words, RARE, replace(expr, tensor=other))
-
-
 # ------------------------------------------------------------ rounding on the way
+
+
+def rounded(sites: list[Site], places: int) -> Iterator[Mistake]:
+    """Values of definitions, or terms, exponentials and constants in them, that are rounded to so many places before
+    they are used; last, all steps alike."""
+    steps = []
+    for site in sites:
+        clauses = tuple(replace(clause, body=_to_places(clause.body, places)) for clause in site.clauses)
+        words = f"`{site.name}` is rounded to {_places(places)} before it is used"
+        if not isinstance(site.clauses[0].body, ir.Array) and not site.hidden:
+            steps.append(site.changed(clauses))
+            yield site.mistake(Variant("rounded early", words, ROUNDED, site.clauses[0].body), clauses, rounds=True)
+        for number, clause in enumerate(site.clauses):
+            find = partial(_roundings, ranges=clause.ranges, places=places)
+            for variant in _everywhere(clause.body, find):
+                yield site.mistake(variant, _with(site, number, replace(clause, body=variant.expr)), rounds=True)
+    if len(steps) > 1:
+        words = f" every step is rounded to {_places(places)} before it is used"
+        yield Mistake("rounded early", words, FREQUENT, merged(steps), rounds=True)
 
 
 def _roundings(expr: ir.Expr, ranges: tuple[ir.Range, ...], places: int) -> Iterator[Variant]:
@@ -363,25 +244,40 @@ def _roundings(expr: ir.Expr, ranges: tuple[ir.Range, ...], places: int) -> Iter
         case ir.Normalize(op="softmax"):
             own = next((range for range in ranges if range.coordinate == expr.coordinate), None)
             if own is not None:
-                parts = _to_places(build.apply("exp", (_real(expr.body),), "real", expr.span), places)
+                parts = _to_places(build.apply("exp", (as_real(expr.body),), "real", expr.span), places)
                 words = f"the exponentials are rounded to {_places(places)} before they are divided"
-                yield Variant("terms", words, ROUNDED, _shares(expr, parts, own))
-                base = build.real(round(Fraction("2.718281828459045"), places), expr.span)
-                raised = build.apply("**", (base, _real(expr.body)), "real", expr.span)
-                yield Variant("constant", f"`e` is taken as {float(base.value)}", ROUNDED, _shares(expr, raised, own))
-                body = _to_places(_real(expr.body), places)
-                words = f"`{_said(expr.body)}` is rounded to {_places(places)} before softmax"
+                yield Variant("terms", words, ROUNDED, shares(expr, parts, own))
+                base = build.real(round(E, places), expr.span)
+                raised = build.apply("**", (base, as_real(expr.body)), "real", expr.span)
+                yield Variant("constant", f"`e` is taken as {float(base.value)}", ROUNDED, shares(expr, raised, own))
+                body = _to_places(as_real(expr.body), places)
+                words = f"`{said(expr.body)}` is rounded to {_places(places)} before softmax"
                 yield Variant("rounded early", words, ROUNDED, replace(expr, body=body))
-        case ir.Map(op) if _is_scale(expr) and (op == "pi" or (op in FUNCTIONS and not FUNCTIONS[op].exact)):
-            words = f"`{_said(expr)}` is rounded to {_places(places)}"
+        case ir.Map(op, (inside,)) if op in OF_E and not is_scale(inside):
+            yield from _of_base(expr, inside, places)
+        case ir.Map(op) if is_scale(expr) and (op == "pi" or (op in FUNCTIONS and not FUNCTIONS[op].exact)):
+            words = f"`{said(expr)}` is rounded to {_places(places)}"
             yield Variant("constant", words, ROUNDED, _to_places(expr, places))
+            if len(expr.arguments) == 1:
+                yield from _of_base(expr, expr.arguments[0], places)
+
+
+def _of_base(expr: ir.Map, inside: ir.Expr, places: int) -> Iterator[Variant]:
+    """A power or a logarithm whose base is e, rounded."""
+    base = build.real(round(E, places), expr.span)
+    words = f"`e` is taken as {float(base.value)}"
+    if expr.op == "exp":
+        yield Variant("constant", words, ROUNDED, build.apply("**", (base, as_real(inside)), "real", expr.span))
+    elif expr.op == "log":
+        below = build.apply("log", (base,), "real", expr.span)
+        yield Variant("constant", words, ROUNDED, build.apply("/", (expr, below), "real", expr.span))
 
 
 def _to_places(expr: ir.Expr, places: int) -> ir.Expr:
     """An expression, rounded to so many places."""
     span = expr.span
     power = build.real(Fraction(10) ** places, span)
-    scaled = build.apply("*", (_real(expr), power), "real", span)
+    scaled = build.apply("*", (as_real(expr), power), "real", span)
     return build.apply("/", (build.apply("round", (scaled,), "real", span), power), "real", span)
 
 

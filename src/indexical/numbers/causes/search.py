@@ -1,31 +1,38 @@
-"""The search for a cause: usual explanations, the cheapest first, each held against all figures of the program."""
+"""The search for a cause: usual explanations, each held against all figures of the program."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from decimal import Decimal, localcontext
+from decimal import localcontext
 
 import numpy as np
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, members, read_in
+from ...records import dataclass
 from ..claims import Claim
 from ..evaluate import Evaluated
-from .cause import Cause
-from .comparison import NEAR, Candidate
+from .cause import MOST_CHANCE, Cause
+from .comparison import AGAINST, MOST_AGAINST, NEAR, Candidate
 from .decimals import CONTEXT
-from .example import Example
+from .example import Changes, Example
 from .given import WIDEST, rounded_figures, within_rounding
-from .mistakes import Mistake, mistakes, rounded, rounded_inside
+from .mistakes import Mistake, Site, merged, mistakes, rounded
 from .slips import Slips
-from .steps import Steps, listed
+from .stale import Stale
+from .steps import listed
+from .variants import Place
 
-# What must be left of the evidence, in bits, for a mistake in a definition to be named.
-LEAST = 6
-# The same for one that rounds on the way, of figures that are off by no more than rounding; and where they are.
-LEAST_OF_ROUNDING, LEAST_OF_MORE = 0, 4
+# What must be left of the evidence, in bits, for a cause to be named.
+LEAST = -math.log2(MOST_CHANCE)
+# In bits: how unusual a mistake is whose results are printed, and read as printed.
+AND_PRINTED = 2
+# The same for figures that a program is given as they were printed.
+GIVEN = -1
+# A claim has at most so many causes.
+MOST_PARTS = 3
 
 
 def explain(evaluated: Evaluated, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
@@ -37,40 +44,99 @@ def explain(evaluated: Evaluated, claims: tuple[Claim, ...]) -> tuple[Claim, ...
         base = example.trial()
         search = None if base is None else _Search(example, base)
         causes = {} if search is None else search.causes()
-    complete = search is not None and search.complete
+        hints = {} if search is None else search.hints()
     return tuple(
         replace(
             claim,
             cells=tuple(replace(cell, cause=causes.get((number, at))) for at, cell in enumerate(claim.cells)),
-            searched=complete,
+            searched=search is not None and search.complete,
+            near=search is not None and search.is_near(number),
+            hint=hints.get(number),
         )
         for number, claim in enumerate(claims)
     )
 
 
-class _Search(Slips, Steps):
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A candidate with the claims of which it explains all that fails, and how sure that is, in bits."""
+
+    candidate: Candidate
+    claims: frozenset[int]
+    bits: float
+
+
+class _Search(Slips, Stale):
     """A search through all that authors usually do."""
 
     # --------------------------------------------------------------- the choice
 
     def causes(self) -> dict[tuple[int, int], Cause]:
-        """The cause of every figure that has one, by claim and cell."""
-        candidates: list[Candidate] = []
+        """The cause of every figure that has one, by claim and cell. Claims are explained in their order: a cause that
+        explains an earlier one is preferred to another."""
         waiting = {number for number, failing in self.failing.items() if failing}
-        chosen: dict[int, Candidate] = {}
-        for more in (self._of_figures, self._of_mistakes, self._of_mistakes_after_printing):
-            candidates += more()
-            chosen = self._chosen(candidates)
-            if waiting <= chosen.keys():
+        found: list[_Found] = []
+        for more in (self._of_figures, self._of_mistakes, self._of_mistakes_after_printing, self.of_stale_numbers):
+            self.tried += more()
+            found = self._found()
+            if waiting <= {number for one in found for number in one.claims}:
                 break
-        found = {number: (candidate, self.failing[number]) for number, candidate in chosen.items()}
-        for number in waiting - chosen.keys():
-            part = self._best_part(candidates, number) or self._of_given(number)
-            if part is not None:
-                found[number] = part
-        return self._told(found)
+        chosen: dict[int, _Found] = {}
+        for number in sorted(waiting):
+            mine = [one for one in found if number in one.claims]
+            before = [one for one in mine if one in chosen.values()]
+            if mine:
+                chosen[number] = max(before or mine, key=lambda one: one.bits)
+        told = [(one.candidate, self.failing[number], one.bits) for number, one in chosen.items()]
+        for number in sorted(waiting - chosen.keys()):
+            told += self._parts(number)
+        return self._told(told)
 
-    def _of_given(self, number: int) -> tuple[Candidate, frozenset[int]] | None:
+    def _found(self) -> list[_Found]:
+        """The candidates that are sure enough to be named."""
+        found = [self._judged(candidate) for candidate in self.tried if candidate.explained]
+        return [one for one in found if one.claims and one.bits >= LEAST]
+
+    def _judged(self, candidate: Candidate) -> _Found:
+        claims = frozenset(
+            number
+            for number, failing in self.failing.items()
+            if failing and failing <= candidate.explained and not self.holding[number] & candidate.broken
+        )
+        return _Found(candidate, claims, self._bits(candidate, claims, frozenset()) if claims else 0.0)
+
+    def _bits(self, candidate: Candidate, claims: frozenset[int], more: frozenset[int]) -> float:
+        """How sure it is that a candidate is the cause of what fails in some claims, and of some figures more. What
+        follows from figures as these are printed says nothing of how those came about."""
+        indices = more.union(*(self.failing[number] for number in claims))
+        own = indices if candidate.kind == "printed" else indices - self.following
+        return self.bits(candidate, own or indices)
+
+    def _parts(self, number: int) -> Iterator[tuple[Candidate, frozenset[int], float]]:
+        """The causes of parts of a claim, where none explains all of it."""
+        left = self.failing[number]
+        for _ in range(MOST_PARTS):
+            best = max(self._of_part(number, left), key=lambda one: one[2], default=None)
+            if best is None:
+                break
+            yield best
+            left -= best[1]
+        given = self._of_given(number) if left == self.failing[number] else None
+        if given is not None and given[2] >= LEAST:
+            yield given
+
+    def _of_part(self, number: int, left: frozenset[int]) -> Iterator[tuple[Candidate, frozenset[int], float]]:
+        failing = self.failing[number]
+        for candidate in self.tried:
+            part = left & candidate.explained
+            if not part or len(part) <= candidate.share * len(failing) or self.holding[number] & candidate.broken:
+                continue
+            choice = math.log2(math.comb(len(failing), len(part)))
+            bits = self._bits(candidate, self._judged(candidate).claims, part) - choice
+            if bits >= LEAST:
+                yield candidate, part, bits
+
+    def _of_given(self, number: int) -> tuple[Candidate, frozenset[int], float] | None:
         """Figures that were given rounded, where nothing else explains a claim that is off by little."""
         failing = self.failing[number]
         figures = [self.figures[at] for at in failing]
@@ -81,137 +147,163 @@ class _Search(Slips, Steps):
         names = [let.name if not let.hidden else name.removesuffix("_figures") for name, let in marked.items()]
         words = listed([f"`{name}`" for name in dict.fromkeys(names)])
         text = f"could hold if the figures of {words} were rounded when they were printed: mark them with `~`"
-        return Candidate("given", "given", text, 0, 0, failing), failing
+        candidate = Candidate("given", "given", text, GIVEN, failing, vague=True)
+        return candidate, failing, self.bits(candidate, failing)
 
-    def _full(self, candidate: Candidate) -> list[int]:
-        """The claims of which it explains all that fails, and breaks nothing."""
-        return [
-            number
-            for number, failing in self.failing.items()
-            if failing and failing <= candidate.explained and not self.holding[number] & candidate.broken
-        ]
-
-    def _chosen(self, candidates: list[Candidate]) -> dict[int, Candidate]:
-        """The best candidate for each claim that has one: that which explains most in all, then the surest."""
-        accepted: list[tuple[Candidate, list[int], float]] = []
-        covered: dict[str, set[int]] = {}
-        for candidate in candidates:
-            full = self._full(candidate)
-            elsewhere = sum(1 for n in self.holding if n not in full and self.holding[n] & candidate.broken)
-            score = self._evidence_for(candidate, full) - candidate.cost
-            against = 2 * min(2, elsewhere)
-            if full and score - (0 if candidate.slips else against) >= candidate.least:
-                accepted.append((candidate, full, score - against))
-                covered.setdefault(candidate.key, set()).update(full)
-        accepted.sort(key=lambda one: (-sum(len(self.failing[n]) for n in covered[one[0].key]), -one[2]))
-        chosen: dict[int, Candidate] = {}
-        for candidate, full, _ in accepted:
-            for number in full:
-                chosen.setdefault(number, candidate)
-        return chosen
-
-    def _evidence_for(self, candidate: Candidate, claims: list[int]) -> float:
-        """The evidence in the figures of some claims for a candidate that explains all of them."""
-        kept = sum(candidate.kept.get(at, 0.0) for n in claims for at in self.holding[n] | self.failing[n])
-        return kept + self.evidence(at for number in claims for at in self.failing[number])
-
-    def _best_part(self, candidates: list[Candidate], number: int) -> tuple[Candidate, frozenset[int]] | None:
-        """The candidate that explains most of a claim, where none explains all of it."""
-        best: tuple[float, Candidate, frozenset[int]] | None = None
-        failing = self.failing[number]
-        for candidate in candidates:
-            part = failing & candidate.explained
-            if len(part) <= candidate.share * len(failing) or self.holding[number] & candidate.broken:
-                continue
-            choice = math.log2(math.comb(len(failing), len(part)))
-            kept = sum(candidate.kept.get(at, 0.0) for at in self.holding[number])
-            score = kept + self.evidence(part) - candidate.cost - choice
-            if score >= candidate.least + 2 and (best is None or score > best[0]):
-                best = (score, candidate, part)
-        return None if best is None else (best[1], best[2])
-
-    def _told(self, found: Mapping[int, tuple[Candidate, frozenset[int]]]) -> dict[tuple[int, int], Cause]:
+    def _told(self, found: list[tuple[Candidate, frozenset[int], float]]) -> dict[tuple[int, int], Cause]:
         by_key: dict[str, set[int]] = {}
-        for candidate, part in found.values():
+        for candidate, part, _ in found:
             by_key.setdefault(candidate.key, set()).update(part)
         result = {}
-        for candidate, part in found.values():
-            together = by_key[candidate.key]
-            numbers = {self.figures[at].claim for at in together}
-            kept = sum(bits for at, bits in candidate.kept.items() if self.figures[at].claim in numbers)
-            chance = min(1.0, 2 ** (candidate.cost - kept - self.evidence(together)))
-            cause = Cause(candidate.kind, candidate.text, len(together), chance)
+        for candidate, part, bits in found:
+            cause = Cause(candidate.kind, self._words(candidate, part), len(by_key[candidate.key]), 2**-bits)
             result.update({(self.figures[at].claim, self.figures[at].cell): cause for at in part})
         return result
+
+    def _words(self, candidate: Candidate, part: frozenset[int]) -> str:
+        """What is said of a candidate where it explains some figures."""
+        if candidate.kind == "printed":
+            return f"holds if {self.as_printed(candidate, part)}"
+        printed = self.as_printed(candidate, part) if candidate.changes.printed else ""
+        if printed:
+            return f"{candidate.text}, and {printed}"
+        own = {n for n, e in enumerate(self.example.program.expects) if _is_of(e.body, candidate.changes.lets)}
+        spoilt = {self.figures[at].claim for at in candidate.broken}
+        readers = {self.figures[at].claim for at in part}
+        return f"{candidate.text}, where it is read later" if spoilt and spoilt <= own - readers else candidate.text
+
+    # -------------------------------------------------------------------- hints
+
+    def is_near(self, number: int) -> bool:
+        """Whether all figures of a claim that fail are off by what authors do with digits, and by nothing else."""
+        failing = self.failing[number]
+        return bool(failing) and all(self.units(at) <= NEAR for at in failing)
+
+    def hints(self) -> dict[int, Cause]:
+        """What would explain claims that are near, where that may be an accident: the surest for each."""
+        found: dict[int, tuple[Candidate, frozenset[int], float]] = {}
+        for one in [self._judged(candidate) for candidate in self.tried if candidate.explained]:
+            for number in one.claims if not one.candidate.slips and 0 < one.bits < LEAST else ():
+                if self.is_near(number) and (number not in found or one.bits > found[number][2]):
+                    found[number] = (one.candidate, self.failing[number], one.bits)
+        for number in self.failing:
+            given = self._of_given(number) if self.is_near(number) and number not in found else None
+            if given is not None and given[2] < LEAST:
+                found[number] = given
+        return {
+            number: Cause(candidate.kind, self._words(candidate, part), len(part), min(1.0, 2**-bits))
+            for number, (candidate, part, bits) in found.items()
+        }
+
+    # ------------------------------------------------------------------ mistakes
 
     def _of_figures(self) -> Iterator[Candidate]:
         """The mistakes that authors make with figures, all steps being right."""
         yield from self.of_printing()
         yield from self.of_printed_steps()
 
-    # -------------------------------------------------------------------- mistakes
-
     def _of_mistakes(self) -> Iterator[Candidate]:
-        return self._of_changes({}, 0)
-
-    def _of_mistakes_after_printing(self) -> Iterator[Candidate]:
-        """A mistake in one step, and all steps go on from printed figures."""
-        return self._of_changes(self.printed, 2) if self.printed else iter(())
-
-    def _of_changes(self, printed: Mapping[str, Mapping[int, Decimal]], cost: int) -> Iterator[Candidate]:
         for mistake in self._mistakes():
-            trial = self.trial({mistake.let.name: mistake.let}, printed)
-            if trial is None:
-                continue
-            explained: set[int] = set()
-            broken: set[int] = set()
-            kept: dict[int, float] = {}
-            for number in range(len(self.example.claims)):
-                fits, fails, rest = self.held(trial, number)
-                explained |= fits
-                broken |= fails
-                kept |= rest
-            if explained:
-                near = mistake.rounds and all(self.units(at) <= NEAR for at in explained)
+            trial = self.trial(mistake.changes)
+            if trial is not None:
+                found = self.outcome(trial)
+                text = f"holds if{mistake.words}"
                 yield Candidate(
                     mistake.words,
                     mistake.kind,
-                    f"holds if{mistake.words}",
-                    mistake.cost + cost,
-                    LEAST_OF_ROUNDING if near else LEAST_OF_MORE if mistake.rounds else LEAST,
-                    frozenset(explained),
-                    frozenset(broken),
-                    kept,
+                    text,
+                    mistake.prior,
+                    found.explained,
+                    found.predicted,
+                    found.broken,
+                    found.kept,
                     0.7,
+                    elsewhere=self._elsewhere(mistake, found.broken),
+                    changes=mistake.changes,
                 )
+
+    def _of_mistakes_after_printing(self) -> Iterator[Candidate]:
+        """A mistake in one step, and all steps go on from printed figures, which do not explain it without."""
+        if self.after_printing is None:
+            return
+        for mistake in self._mistakes():
+            changes = merged((self.habit, mistake.changes))
+            trial = self.trial(changes)
+            if trial is not None:
+                found = self.outcome(trial, self.after_printing)
+                yield Candidate(
+                    f"{mistake.words} after printing",
+                    mistake.kind,
+                    f"holds if{mistake.words}",
+                    mistake.prior + AND_PRINTED,
+                    found.explained,
+                    found.predicted,
+                    found.broken,
+                    found.kept,
+                    0.7,
+                    changes=changes,
+                )
+
+    def _elsewhere(self, mistake: Mistake, broken: frozenset[int]) -> float:
+        """What a claim that holds, and would not, says against a mistake. One about the changed definition itself says
+        all, but for a variance: that of a sample and that of a population are taken for each other in single places."""
+        if mistake.kind == "reduction":
+            return 1.0
+        spoilt = {self.figures[at].claim for at in broken}
+        own = any(_is_of(self.example.program.expects[number].body, mistake.changes.lets) for number in spoilt)
+        return MOST_AGAINST if own else AGAINST
 
     def _mistakes(self) -> Iterator[Mistake]:
         """Mistakes in what the failing claims are made of, the nearest definitions first."""
-        example = self.example
-        lets = example.program.definitions
-        bodies = [expect.body for number, expect in enumerate(example.program.expects) if self.failing[number]]
-        names = [name for name in made_of(read_in(*bodies), lets) if name in lets]
-        hidden = {name for name, let in lets.items() if let.hidden}
-        shapes = {name: table.shape for name, table in self.base.tensors.items()}
-        kinds = {name: tensor.kind for name, tensor in example.program.tensors.items()}
-        for name in names:
-            before = {n: shapes[n] for n in self._earlier(name) if n in shapes and n not in hidden}
-            yield from mistakes(lets[name], before, kinds)
-        digits = [self.figures[at].digits or 0 for failing in self.failing.values() for at in failing]
+        sites = list(self._sites())
+        yield from mistakes(sites)
+        digits = [self.figures[at].digits or 0 for at in self.wrong]
         places = sorted({p for d in digits for p in range(max(1, d - 2), d + 3)} | {2, 3})
-        for name in names:
-            for number in places if lets[name].kind == "real" else ():
-                if not isinstance(lets[name].clauses[0].body, ir.Array):
-                    for mistake in (rounded(lets[name], number), *rounded_inside(lets[name], number)):
-                        # To fewer places than are printed in the end is less usual.
-                        less = mistake.kind != "constant" and number < min(digits)
-                        yield replace(mistake, cost=mistake.cost + less)
+        real = [site for site in sites if site.name in self.example.program.definitions]
+        real = [site for site in real if self.example.program.definitions[site.name].kind == "real"]
+        for number in places:
+            for mistake in rounded(real, number):
+                # To fewer places than are printed in the end is less usual.
+                less = mistake.kind != "constant" and number < min(digits)
+                yield replace(mistake, prior=mistake.prior + less)
 
-    def _earlier(self, name: str) -> list[str]:
+    def _sites(self) -> Iterator[Site]:
+        """The left sides of the claims that fail, and the definitions that these are made of."""
+        program = self.example.program
+        lets = program.definitions
+        failing = {n: expect for n, expect in enumerate(program.expects) if self.failing[n]}
+        shapes = {name: table.shape for name, table in self.base.tensors.items()}
+        shapes = {name: shape for name, shape in shapes.items() if not (name in lets and lets[name].hidden)}
+        kinds = {name: tensor.kind for name, tensor in program.tensors.items()}
+        shifted = frozenset(
+            axis.coordinate for let in program.lets for axis in let.axes if axis.origin is not None
+        )
+        for number, expect in failing.items():
+            if not isinstance(expect.body, ir.Read):
+                clause = ir.Clause((), expect.ranges, expect.body, None, expect.span)
+                yield Site(
+                    "", True, (clause,), Place((), shapes, kinds, shifted),
+                    lambda clauses, number=number: Changes({}, {number: clauses[0].body}),  # type: ignore[misc]
+                )  # fmt: skip
+        for name in made_of(read_in(*(expect.body for expect in failing.values())), lets):
+            if name in lets:
+                known = self._earlier(name)
+                before = {other: shape for other, shape in shapes.items() if other in known}
+                yield Site(
+                    name, lets[name].hidden, lets[name].clauses, Place((), before, kinds, shifted),
+                    lambda clauses, name=name: Changes({name: replace(lets[name], clauses=clauses)}),  # type: ignore[misc]
+                )  # fmt: skip
+
+    def _earlier(self, name: str) -> set[str]:
         """The tensors that are known before a definition is computed."""
-        found = [tensor.name for tensor in self.example.program.inputs]
+        found = {tensor.name for tensor in self.example.program.inputs}
         for order in self.example.program.order:
             if name in members(order):
                 break
-            found += sorted(members(order))
+            found |= members(order)
         return found
+
+
+def _is_of(body: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether a claim is about a definition, and not about what is made of it."""
+    return isinstance(body, ir.Read) and body.tensor in lets

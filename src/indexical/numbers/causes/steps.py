@@ -1,34 +1,113 @@
-"""Candidates for steps that go on from printed figures: the fewest that explain a claim."""
+"""Candidates for steps that go on from printed figures, which is what most authors do."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
-from itertools import combinations
+from fractions import Fraction
+from itertools import chain, combinations
 
+from ...ir import build
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
-from .comparison import NEAR, Candidate, Comparison
+from ...ir.walk import changed_let, parts_in, rebuild
+from .comparison import Candidate, Comparison
+from .example import Changes, Example, Prediction, Trial
 
 # Of more definitions that are read as printed, or more figures, not every choice is tried.
 MOST_CHOICES = 40
+# In bits: going on from printed figures is behind five in six figures that are near and wrong; cutting off as well is
+# less usual.
+PRINTED, AND_CUT = -math.log2(6), 4.0
 
 
 class Steps(Comparison):
     """The results of reading figures as they are printed."""
 
+    def __init__(self, example: Example, base: Trial) -> None:
+        super().__init__(example, base)
+        self.printed = self._printed()
+        # All that is printed is read as printed, by those who do so.
+        self.habit = Changes(self._as_claimed(), {}, self.printed)
+        found = self.trial(self.habit) if self.printed or self.habit.lets else None
+        self.after_printing: list[Prediction | None] | None = None if found is None else self.predictions(found)
+        self._habit_trial = found
+        # The figures that fail and follow from others as these are printed: what explains these explains them too.
+        self.following = frozenset[int]() if found is None else self.outcome(found).explained
+
+    def _printed(self) -> dict[str, dict[int, Decimal]]:
+        """The printed figures that are not just what was computed."""
+        found = {}
+        for name, cells in self.example.printed().items():
+            table = self.base.tensors[name]
+            other = {offset: figure for offset, figure in cells.items() if table.cells[offset] != figure}
+            if other:
+                found[name] = other
+        return found
+
+    def _as_claimed(self) -> dict[str, ir.Let]:
+        """The definitions that have a part for which a figure is claimed, with the figure in its place."""
+        figures: dict[ir.Expr, ir.Const] = {}
+        for figure in self.figures:
+            body = figure.expect.body
+            plain = not isinstance(body, ir.Read | ir.Const) and body.type.kind == "real" and not figure.expect.ranges
+            if plain and figure.wanted is not None:
+                figures.setdefault(body, build.real(Fraction(figure.wanted), body.span))
+
+        def claimed(part: ir.Expr) -> ir.Expr:
+            return figures[part] if part in figures else rebuild(part, claimed)
+
+        lets = {let.name: changed_let(let, claimed) for let in self.example.program.lets if figures}
+        return {name: let for name, let in lets.items() if let != self.example.program.definitions[name]}
+
     def of_printed_steps(self) -> Iterator[Candidate]:
-        """Steps that go on from printed figures: for each claim, the fewest that explain it."""
+        """Steps that go on from printed figures: all of them, or for a claim that this does not explain, the fewest."""
+        if self._habit_trial is None:
+            return
+        for cut in (False, True):
+            yield self._candidate(self._habit_trial, self.habit, "printed", PRINTED + cut * AND_CUT, cut)
         for number, failing in self.failing.items():
-            if not failing:
-                continue
-            names = self._before(number)
-            for cut in (False, True):
-                found = self._fewest(number, names, cut)
-                if found is not None:
-                    yield found
-                    break
+            if failing and not failing <= self.following:
+                yield from self._chosen_steps(number)
+
+    def _candidate(self, trial: Trial, changes: Changes, key: str, prior: float, cut: bool) -> Candidate:
+        found = self.outcome(trial, cut=cut)
+        # A figure that comes out without rounding is printed in all its digits.
+        itself = {at: 1.0 for at in found.explained if not cut and self._comes_out(trial, at)}
+        kind = "printed and cut" if cut else "printed"
+        return Candidate(
+            f"{key} {cut}" if cut else key,
+            "printed",
+            kind,
+            prior,
+            found.explained,
+            found.predicted,
+            found.broken,
+            {**found.kept, **itself},
+            changes=changes,
+        )
+
+    def _comes_out(self, trial: Trial, at: int) -> bool:
+        found = trial.prediction(self.figures[at])
+        return found is not None and found.value == self.figures[at].wanted
+
+    def _chosen_steps(self, number: int) -> Iterator[Candidate]:
+        """A claim that is explained by some of the printed figures, and not by all."""
+        names = self._before(number)
+        sets = chain(*(combinations(names, count) for count in range(1, min(4, len(names)))))
+        for tries, chosen in enumerate(sets, 1):
+            if tries > MOST_CHOICES:
+                return
+            changes = Changes({}, {}, {name: self.printed[name] for name in chosen})
+            trial = self.trial(changes)
+            if trial is None:
+                return
+            found = self._candidate(trial, changes, f"printed {number}", PRINTED + math.log2(1 + tries), False)
+            yield found
+            if self.failing[number] <= found.explained:
+                return
 
     def _before(self, number: int) -> list[str]:
         """The definitions with printed figures that a claim is made of, the nearest first."""
@@ -39,73 +118,69 @@ class Steps(Comparison):
         )
         return [name for name in made_of(read_in(body), lets) if name in self.printed and name not in own]
 
-    def _fewest(self, number: int, names: list[str], cut: bool) -> Candidate | None:
-        """The fewest definitions that explain a claim where they are read as printed, or most of it."""
-        sets: list[tuple[str, ...]] = [(name,) for name in names]
-        sets += list(combinations(names, 2))[:MOST_CHOICES]
-        sets += [tuple(names)] if len(names) > 2 else []
-        best: Candidate | None = None
-        for chosen in sets:
-            found = self._as_printed(number, chosen, cut)
-            if found is None or not found.explained or found.broken:
-                continue
-            if best is None or len(found.explained) > len(best.explained):
-                best = found
-            if found.explained == self.failing[number]:
-                break
-        return None if best is None else self._with_figures(best, number, cut)
+    # -------------------------------------------------------------------- words
 
-    def _as_printed(self, number: int, names: tuple[str, ...], cut: bool) -> Candidate | None:
-        cells = {name: self.printed[name] for name in names}
-        trial = self.trial(printed=cells)
-        if trial is None:
-            return None
-        explained, broken, kept = self.held(trial, number, cut)
-        near = all(self.units(at) <= NEAR for at in explained)
-        cost = len(names) + (1 if cut else 0)
-        key = ", ".join(names)
-        return Candidate(key, "printed", "", cost, -1 if near else 2, frozenset(explained), frozenset(broken), kept)
+    def as_printed(self, candidate: Candidate, indices: frozenset[int]) -> str:
+        """The words for what is read as printed: the fewest figures by which these hold; none where it takes none."""
+        changes, cut = candidate.changes, candidate.text.endswith("cut")
+        lets = dict(changes.lets)
+        for name in changes.lets if self.printed else ():
+            fewer = {other: let for other, let in lets.items() if other != name}
+            if self._still(replace(changes, lets=fewer), indices, cut):
+                lets = fewer
+        changes = replace(changes, lets=lets)
+        cells = self._fewest_cells(changes, indices, cut)
+        names = dict.fromkeys(name for name, _ in cells)
+        read = [self._as_read(name, [offset for n, offset in cells if n == name]) for name in names]
+        shown = [self._shown(name, offset) for name, offset in cells]
+        for let in lets:
+            claimed = self._claimed_in(let)
+            read += [f"`{text}`" for text, _, _ in claimed]
+            shown += [f"{figure:f}, not {_in_short(value, figure)}" for _, figure, value in claimed]
+        if not read:
+            return ""
+        more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
+        ends = ", and the result is cut off, not rounded" if cut else ""
+        are = "is" if len(read) == 1 else "are"
+        return f"{listed(read)} {are} taken as printed ({'; '.join(shown[:3])}{more}){ends}"
 
-    def _with_figures(self, found: Candidate, number: int, cut: bool) -> Candidate:
-        """With the words for it: those printed figures that it takes."""
-        names = found.key.split(", ")
-        cells = self._fewest_cells(number, names, cut, found.explained)
-        names = [name for name in names if any(name == other for other, _ in cells)]
-        words = listed([self._as_read(name, [offset for n, offset in cells if n == name]) for name in names])
-        text = f"holds if {words} {'is' if len(names) == 1 else 'are'} taken as printed ({self._shown(cells)})"
-        return replace(found, key="printed", text=f"{text}, and the result is cut off, not rounded" if cut else text)
+    def _claimed_in(self, name: str) -> list[tuple[str, Decimal, Decimal]]:
+        """The parts of a definition for which figures are claimed: the text, the figure and the value."""
+        found: dict[ir.Expr, tuple[str, Decimal, Decimal]] = {}
+        parts = set(parts_in(self.example.program.definitions[name]))
+        for at, figure in enumerate(self.figures):
+            body, value = figure.expect.body, self.values[at]
+            if body in parts and not isinstance(body, ir.Read) and figure.wanted is not None and value is not None:
+                found.setdefault(body, (" ".join(body.span.text.split()), figure.wanted, value.value))
+        return list(found.values())
 
-    def _fewest_cells(
-        self, number: int, names: list[str], cut: bool, explained: frozenset[int]
-    ) -> list[tuple[str, int]]:
-        """The printed figures that it takes, one after the other left out where the rest explain as much."""
-        cells = [(name, offset) for name in names for offset in self.printed[name]]
-        if len(cells) > MOST_CHOICES:
-            return cells
-        for cell in list(cells):
-            rest = [other for other in cells if other != cell]
-            printed: dict[str, dict[int, Decimal]] = {}
-            for name, offset in rest:
-                printed.setdefault(name, {})[offset] = self.printed[name][offset]
-            trial = self.trial(printed=printed) if rest else None
-            held = None if trial is None else self.held(trial, number, cut)
-            if held is not None and explained <= held[0] and not held[1]:
-                cells = rest
-        return cells
+    def _still(self, changes: Changes, indices: frozenset[int], cut: bool) -> bool:
+        """Whether some figures hold with fewer changes."""
+        trial = self.trial(changes)
+        return trial is not None and indices <= self.outcome(trial, cut=cut).explained
+
+    def _fewest_cells(self, changes: Changes, indices: frozenset[int], cut: bool) -> list[tuple[str, int]]:
+        """The printed figures that it takes: whole definitions are left out first, then single figures, where the rest
+        explain as much."""
+        printed = {name: dict(cells) for name, cells in changes.printed.items()}
+        for name in list(printed):
+            fewer = {other: cells for other, cells in printed.items() if other != name}
+            if self._still(replace(changes, printed=fewer), indices, cut):
+                printed = fewer
+        cells = [(name, offset) for name in printed for offset in printed[name]]
+        for name, offset in list(cells) if len(cells) <= MOST_CHOICES else ():
+            fewer = {other: dict(rest) for other, rest in printed.items()}
+            del fewer[name][offset]
+            if self._still(replace(changes, printed=fewer), indices, cut):
+                printed = fewer
+        return [(name, offset) for name in printed for offset in printed[name]]
 
     def _as_read(self, name: str, offsets: list[int]) -> str:
-        table = self.base.tensors[name]
-        if len(offsets) == 1 and table.shape:
-            return f"`{name}[{', '.join(map(str, table.place(offsets[0])))}]`"
-        return f"`{name}`"
+        return f"`{self.example.element(name, offsets[0]) if len(offsets) == 1 else name}`"
 
-    def _shown(self, cells: list[tuple[str, int]]) -> str:
-        shown = []
-        for name, offset in cells[:2]:
-            value, figure = self.base.tensors[name].cells[offset], self.printed[name][offset]
-            shown.append(f"{figure:f}, not {_in_short(value, figure)}")
-        more = f"; and {len(cells) - 2} more" if len(cells) > 2 else ""
-        return "; ".join(shown) + more
+    def _shown(self, name: str, offset: int) -> str:
+        value, figure = self.base.tensors[name].cells[offset], self.printed[name][offset]
+        return f"{figure:f}, not {_in_short(value, figure)}"
 
 
 def _in_short(value: Decimal, figure: Decimal) -> str:
