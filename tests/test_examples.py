@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import published
 from tests.std.plain import Array, attend, convolve, gelu, heads, lower, merge, norm, pad, same, sigmoid, softmax
 
 import indexical as ix
@@ -18,6 +19,7 @@ from indexical.run.samples import random_arrays
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "examples").glob("*.ix"))
+PUBLISHED = sorted((ROOT / "examples" / "published").glob("*.ix"))
 SIZES = {
     "alibi": {"b": 2, "h": 3, "i": 4, "j": 4, "d": 3, "e": 2},
     "convolution": {"b": 2, "c": 2, "y": 5, "x": 4, "o": 2},
@@ -38,12 +40,12 @@ def by_name(file: Path) -> str:
     return file.stem
 
 
-@pytest.mark.parametrize("file", FILES, ids=by_name)
+@pytest.mark.parametrize("file", [*FILES, *PUBLISHED], ids=by_name)
 def test_example_has_no_errors_and_no_warnings(file: Path) -> None:
     assert [str(found) for found in ix.check(file) if found.severity != "note"] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=by_name)
+@pytest.mark.parametrize("file", [*FILES, *PUBLISHED], ids=by_name)
 def test_example_is_canonical(file: Path) -> None:
     assert main(["fmt", "--check", str(file)]) == 0
 
@@ -216,3 +218,45 @@ def test_figures_of_smith_waterman_are_the_published_ones() -> None:
     written = [figure.value for expect in program.ir.expects for figure in expect.figures if figure is not None]
     score, best = program()
     assert written == [int(best), *score.ravel().tolist()]
+
+
+# ------------------------------------------------------------------------------- public sources
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return (ROOT / "docs" / "exact.md").read_text("utf-8")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", published.NAMES)
+def test_page_tells_the_verdict_on_a_public_source(name: str, page: str) -> None:
+    """How many of its figures hold and fail, and the causes that are named."""
+    line = published.line(published.verified(name))
+    assert f"\n{line}\n" in page, "python benchmarks/published.py --write docs/exact.md writes the table anew"
+
+
+def test_page_tells_of_all_public_sources_in_order_and_adds_them_up(page: str) -> None:
+    _, _, rest = page.partition(f"{published.BEGIN}\n")
+    told, _, _ = rest.partition(f"\n{published.END}")
+    head, lines = told.splitlines()[0], told.splitlines()[4:]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    assert [re.sub(r"^\[`(\w+)`\].*$", r"\1", row[1]) for row in cells] == published.NAMES
+    figures, holding, failing = (sum(int(row[column]) for row in cells) for column in (2, 3, 4))
+    unknown = sum(int(row[6].strip(" |") or 0) for row in cells)
+    undecided = sum(map(int, re.findall(r"(\d+) undecided", told)))
+    wrong = sum(row[4] != "0" for row in cells)
+    assert figures == holding + failing + undecided
+    assert head == (
+        f"{len(cells)} sources, {figures} figures: {failing} fail, in {wrong} sources; "
+        f"a cause is named for {failing - unknown}."
+    )
+
+
+def test_public_sources_have_an_address_each() -> None:
+    """Two programs of one source compute different things of it."""
+    heads = [file.read_text("utf-8").splitlines()[:3] for file in PUBLISHED]
+    assert [file.stem for file in PUBLISHED] == published.NAMES
+    assert all(re.fullmatch(r"// Source: .+\.", head[1]) for head in heads)
+    assert all(re.fullmatch(r"// https?://[^\s)]+", head[2]) for head in heads)
+    assert len({(head[1], head[2]) for head in heads}) == len(heads)
