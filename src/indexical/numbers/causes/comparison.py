@@ -23,8 +23,8 @@ from .printing import rounded_down
 
 # A figure this many units off, or less, is off by what authors do with digits, and by nothing else.
 NEAR = 2.5
-# About how many points are visited in search of causes.
-MOST_STEPS = 1_000_000
+# About how many points are visited in search of causes; to look at a definition once more is like visiting some.
+MOST_STEPS, FOR_EACH = 1_500_000, 60
 # In bits: what a claim that holds, and would not, says against a cause; and what all of these say at most.
 AGAINST, MOST_AGAINST = 3, 9
 # Figures as they would be printed, by their numbers; None where there would be none.
@@ -89,7 +89,7 @@ class Comparison:
         self.complete = True
         bound = example.evaluated.given.bound
         needed = needs(bound.program, example.wanted)
-        self.work = 1 + sum(work_of(bound, let) for let in bound.program.lets if let.name in needed)
+        self.work = 1 + sum(FOR_EACH + work_of(bound, let) for let in bound.program.lets if let.name in needed)
 
     def predictions(self, trial: Trial) -> list[Prediction | None]:
         return [trial.prediction(figure) for figure in self.figures]
@@ -110,13 +110,14 @@ class Comparison:
                 places = max(places, *(-end for end in ends), 0)
         return Decimal(1).scaleb(-places)
 
-    def trial(self, changes: Changes) -> Trial | None:
-        """The example with changes; None where it cannot be computed, or too much was computed already."""
+    def trial(self, changes: Changes, base: Trial | None = None) -> Trial | None:
+        """The example with changes; None where it cannot be computed, or too much was computed already. What differs
+        from `base`, which is the example as it is, is computed again."""
         if self.steps < self.work:
             self.complete = False
             return None
         self.steps -= self.work
-        return self.example.trial(self.base, changes)
+        return self.example.trial(base or self.base, changes)
 
     # ------------------------------------------------------------------- outcome
 
@@ -192,8 +193,9 @@ class Comparison:
         that it, or something else that was tried, fits figures as far off by accident."""
         kept = sum({self._key(at): candidate.kept[at] for at in self._with_kept(candidate, indices)}.values())
         evidence = self.evidence(indices, candidate.vague)
-        rivals = 1.0 if candidate.vague else self._rivals(candidate, sorted(indices))
-        return evidence + kept - math.log2(rivals) - min(0.0, candidate.prior) - self.against(candidate, indices)
+        most = evidence + kept - min(0.0, candidate.prior) - self.against(candidate, indices)
+        rivals = 1.0 if candidate.vague or most <= 0 else self._rivals(candidate, sorted(indices))
+        return most - math.log2(rivals)
 
     def against(self, candidate: Candidate, indices: Iterable[int]) -> float:
         """What other claims say against a candidate, in bits: those that hold, and would not."""

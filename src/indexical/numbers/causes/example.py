@@ -70,11 +70,11 @@ class Changes:
 class Trial(AsPrinted):
     """An evaluation by which figures are predicted."""
 
-    bodies: Mapping[int, ir.Expr] = {}
+    changes = Changes()
 
     def prediction(self, figure: Figure) -> Prediction | None:
         """The left side of a claim at a point; None where it has no value."""
-        body = self.bodies.get(figure.claim, figure.expect.body)
+        body = self.changes.bodies.get(figure.claim, figure.expect.body)
         try:
             if isinstance(body, ir.Read) and body.tensor in self.lets:
                 offset, cell = self.found(body, figure.point)
@@ -144,12 +144,12 @@ class Example:
         program = self.program
         if changes.lets:
             program = replace(program, lets=tuple(changes.lets.get(let.name, let) for let in program.lets))
-        reached = affected(program, {*changes.lets, *changes.printed}) if base else set(program.definitions)
+        reached = affected(program, _differing(changes, base)) if base else set(program.definitions)
         tables = {name: table for name, table in base.tensors.items() if name not in reached} if base else self.inputs
         if numbers is not None:
             tables = {name: Table(table.shape, _turned(table, numbers)) for name, table in self.inputs.items()}
         found = Trial(program, tables, self.sizes, numbers or Decimals())
-        found.bodies = changes.bodies
+        found.changes = changes
         own = figures_as_printed(found, program)
         printed = changes.printed
         found.printed = {name: {**own.get(name, {}), **printed.get(name, {})} for name in {*own, *printed}}
@@ -162,6 +162,14 @@ class Example:
         except IMPOSSIBLE:
             return None
         return found
+
+
+def _differing(changes: Changes, base: Trial) -> set[str]:
+    """The definitions that are not as they were."""
+    lets = {name for name, let in changes.lets.items() if base.lets[name] is not let}
+    new, old = changes.printed, base.changes.printed
+    printed = {name for name in {*new, *old} if new.get(name) != old.get(name)}
+    return lets | printed | (base.changes.lets.keys() - changes.lets.keys())
 
 
 def _figure(expect: ir.Expect, cell: Cell, at: int) -> Figure | None:

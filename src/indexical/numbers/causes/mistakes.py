@@ -44,7 +44,6 @@ class Mistake:
     words: str
     prior: float
     changes: Changes
-    rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,9 @@ class Site:
     place: Place
     changed: Callable[[tuple[ir.Clause, ...]], Changes]
 
-    def mistake(self, variant: Variant, clauses: tuple[ir.Clause, ...], rounds: bool = False) -> Mistake:
+    def mistake(self, variant: Variant, clauses: tuple[ir.Clause, ...]) -> Mistake:
         inside = "" if self.hidden or f"`{self.name}`" in variant.words else f", in `{self.name}`,"
-        return Mistake(variant.kind, f"{inside} {variant.words}", variant.prior, self.changed(clauses), rounds)
+        return Mistake(variant.kind, f"{inside} {variant.words}", variant.prior, self.changed(clauses))
 
 
 def mistakes(sites: list[Site]) -> Iterator[Mistake]:
@@ -217,20 +216,33 @@ def _replaced(expr: ir.Expr, child: ir.Expr, new: ir.Expr) -> ir.Expr:
 def rounded(sites: list[Site], places: int) -> Iterator[Mistake]:
     """Values of definitions, or terms, exponentials and constants in them, that are rounded to so many places before
     they are used; last, all steps alike."""
-    steps = []
+    names = [site.name for site in sites if not site.hidden and not isinstance(site.clauses[0].body, ir.Array)]
+    for name in names:
+        words = f" `{name}` is rounded to {_places(places)} before it is used"
+        changes = merged(_read_rounded(site, {name}, places) for site in sites)
+        if changes.lets or changes.bodies:
+            yield Mistake("rounded early", words, ROUNDED, changes)
     for site in sites:
-        clauses = tuple(replace(clause, body=_to_places(clause.body, places)) for clause in site.clauses)
-        words = f"`{site.name}` is rounded to {_places(places)} before it is used"
-        if not isinstance(site.clauses[0].body, ir.Array) and not site.hidden:
-            steps.append(site.changed(clauses))
-            yield site.mistake(Variant("rounded early", words, ROUNDED, site.clauses[0].body), clauses, rounds=True)
         for number, clause in enumerate(site.clauses):
             find = partial(_roundings, ranges=clause.ranges, places=places)
             for variant in _everywhere(clause.body, find):
-                yield site.mistake(variant, _with(site, number, replace(clause, body=variant.expr)), rounds=True)
-    if len(steps) > 1:
+                yield site.mistake(variant, _with(site, number, replace(clause, body=variant.expr)))
+    if len(names) > 1:
         words = f" every step is rounded to {_places(places)} before it is used"
-        yield Mistake("rounded early", words, FREQUENT, merged(steps), rounds=True)
+        changes = merged(_read_rounded(site, set(names), places) for site in sites)
+        yield Mistake("rounded early", words, ROUNDED, changes)
+
+
+def _read_rounded(site: Site, names: set[str], places: int) -> Changes:
+    """A definition that reads others as rounded. They are as they are where they are printed themselves."""
+
+    def deep(part: ir.Expr) -> ir.Expr:
+        inner = rebuild(part, deep)
+        is_one = isinstance(part, ir.Read) and part.tensor in names and part.type.kind == "real"
+        return _to_places(inner, places) if is_one else inner
+
+    clauses = tuple(replace(clause, body=deep(clause.body)) for clause in site.clauses)
+    return site.changed(clauses) if clauses != site.clauses else Changes()
 
 
 def _roundings(expr: ir.Expr, ranges: tuple[ir.Range, ...], places: int) -> Iterator[Variant]:

@@ -15,9 +15,9 @@ from ...records import dataclass
 from ..claims import Claim
 from ..evaluate import Evaluated
 from .cause import MOST_CHANCE, Cause
-from .comparison import AGAINST, MOST_AGAINST, NEAR, Candidate
+from .comparison import AGAINST, MOST_AGAINST, NEAR, Candidate, Outcome
 from .decimals import CONTEXT
-from .example import Changes, Example
+from .example import Changes, Example, Trial
 from .given import WIDEST, rounded_figures, within_rounding
 from .mistakes import Mistake, Site, merged, mistakes, rounded
 from .slips import Slips
@@ -69,26 +69,32 @@ class _Found:
 class _Search(Slips, Stale):
     """A search through all that authors usually do."""
 
+    def __init__(self, example: Example, base: Trial) -> None:
+        super().__init__(example, base)
+        # The claims that nothing explains so far.
+        self.waiting = frozenset(number for number, failing in self.failing.items() if failing)
+
     # --------------------------------------------------------------- the choice
 
     def causes(self) -> dict[tuple[int, int], Cause]:
         """The cause of every figure that has one, by claim and cell. Claims are explained in their order: a cause that
         explains an earlier one is preferred to another."""
-        waiting = {number for number, failing in self.failing.items() if failing}
+        all_of_them = self.waiting
         found: list[_Found] = []
         for more in (self._of_figures, self._of_mistakes, self._of_mistakes_after_printing, self.of_stale_numbers):
             self.tried += more()
             found = self._found()
-            if waiting <= {number for one in found for number in one.claims}:
+            self.waiting = all_of_them - {number for one in found for number in one.claims}
+            if not self.waiting:
                 break
         chosen: dict[int, _Found] = {}
-        for number in sorted(waiting):
+        for number in sorted(all_of_them):
             mine = [one for one in found if number in one.claims]
             before = [one for one in mine if one in chosen.values()]
             if mine:
                 chosen[number] = max(before or mine, key=lambda one: one.bits)
         told = [(one.candidate, self.failing[number], one.bits) for number, one in chosen.items()]
-        for number in sorted(waiting - chosen.keys()):
+        for number in sorted(all_of_them - chosen.keys()):
             told += self._parts(number)
         return self._told(told)
 
@@ -203,46 +209,35 @@ class _Search(Slips, Stale):
         yield from self.of_printed_steps()
 
     def _of_mistakes(self) -> Iterator[Candidate]:
-        for mistake in self._mistakes():
+        """A mistake in one step, or one that is made in several alike."""
+        for mistake in self._mistakes(self.waiting):
             trial = self.trial(mistake.changes)
             if trial is not None:
-                found = self.outcome(trial)
-                text = f"holds if{mistake.words}"
-                yield Candidate(
-                    mistake.words,
-                    mistake.kind,
-                    text,
-                    mistake.prior,
-                    found.explained,
-                    found.predicted,
-                    found.broken,
-                    found.kept,
-                    0.7,
-                    elsewhere=self._elsewhere(mistake, found.broken),
-                    changes=mistake.changes,
-                )
+                yield self._with_mistake(mistake, mistake.changes, self.outcome(trial), mistake.prior)
 
     def _of_mistakes_after_printing(self) -> Iterator[Candidate]:
         """A mistake in one step, and all steps go on from printed figures, which do not explain it without."""
-        if self.after_printing is None:
-            return
-        for mistake in self._mistakes():
+        for mistake in self._mistakes(self.waiting) if self.after_printing is not None else ():
             changes = merged((self.habit, mistake.changes))
-            trial = self.trial(changes)
+            trial = self.trial(changes, self.habit_trial)
             if trial is not None:
                 found = self.outcome(trial, self.after_printing)
-                yield Candidate(
-                    f"{mistake.words} after printing",
-                    mistake.kind,
-                    f"holds if{mistake.words}",
-                    mistake.prior + AND_PRINTED,
-                    found.explained,
-                    found.predicted,
-                    found.broken,
-                    found.kept,
-                    0.7,
-                    changes=changes,
-                )
+                yield self._with_mistake(mistake, changes, found, mistake.prior + AND_PRINTED)
+
+    def _with_mistake(self, mistake: Mistake, changes: Changes, found: Outcome, prior: float) -> Candidate:
+        return Candidate(
+            mistake.words,
+            mistake.kind,
+            f"holds if{mistake.words}",
+            prior,
+            found.explained,
+            found.predicted,
+            found.broken,
+            found.kept,
+            0.7,
+            elsewhere=self._elsewhere(mistake, found.broken),
+            changes=changes,
+        )
 
     def _elsewhere(self, mistake: Mistake, broken: frozenset[int]) -> float:
         """What a claim that holds, and would not, says against a mistake. One about the changed definition itself says
@@ -253,25 +248,24 @@ class _Search(Slips, Stale):
         own = any(_is_of(self.example.program.expects[number].body, mistake.changes.lets) for number in spoilt)
         return MOST_AGAINST if own else AGAINST
 
-    def _mistakes(self) -> Iterator[Mistake]:
-        """Mistakes in what the failing claims are made of, the nearest definitions first."""
-        sites = list(self._sites())
+    def _mistakes(self, claims: frozenset[int]) -> Iterator[Mistake]:
+        """Mistakes in what some claims are made of, the nearest definitions first."""
+        sites = list(self._sites(claims))
         yield from mistakes(sites)
-        digits = [self.figures[at].digits or 0 for at in self.wrong]
+        digits = [self.figures[at].digits or 0 for number in claims for at in self.failing[number]]
         places = sorted({p for d in digits for p in range(max(1, d - 2), d + 3)} | {2, 3})
-        real = [site for site in sites if site.name in self.example.program.definitions]
-        real = [site for site in real if self.example.program.definitions[site.name].kind == "real"]
+        lets = self.example.program.definitions
         for number in places:
-            for mistake in rounded(real, number):
+            for mistake in rounded([s for s in sites if not s.name or lets[s.name].kind == "real"], number):
                 # To fewer places than are printed in the end is less usual.
                 less = mistake.kind != "constant" and number < min(digits)
                 yield replace(mistake, prior=mistake.prior + less)
 
-    def _sites(self) -> Iterator[Site]:
-        """The left sides of the claims that fail, and the definitions that these are made of."""
+    def _sites(self, claims: frozenset[int]) -> Iterator[Site]:
+        """The left sides of some claims, and the definitions that these are made of."""
         program = self.example.program
         lets = program.definitions
-        failing = {n: expect for n, expect in enumerate(program.expects) if self.failing[n]}
+        failing = {n: expect for n, expect in enumerate(program.expects) if n in claims}
         shapes = {name: table.shape for name, table in self.base.tensors.items()}
         shapes = {name: shape for name, shape in shapes.items() if not (name in lets and lets[name].hidden)}
         kinds = {name: tensor.kind for name, tensor in program.tensors.items()}

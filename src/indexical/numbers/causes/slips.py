@@ -17,7 +17,7 @@ from .printing import SLIPS, Slip, arrangements
 # Of figures that fail in one claim, so many are looked for in other cells.
 MOST_MOVED = 20
 # In bits: how usual a run in floats is behind a figure of so many digits that nobody computes by hand.
-FLOATS = -3
+FLOATS = -1.5
 Place = tuple[int, ...]
 
 

@@ -33,7 +33,7 @@ class Steps(Comparison):
         self.habit = Changes(self._as_claimed(), {}, self.printed)
         found = self.trial(self.habit) if self.printed or self.habit.lets else None
         self.after_printing: list[Prediction | None] | None = None if found is None else self.predictions(found)
-        self._habit_trial = found
+        self.habit_trial = found
         # The figures that fail and follow from others as these are printed: what explains these explains them too.
         self.following = frozenset[int]() if found is None else self.outcome(found).explained
 
@@ -64,10 +64,10 @@ class Steps(Comparison):
 
     def of_printed_steps(self) -> Iterator[Candidate]:
         """Steps that go on from printed figures: all of them, or for a claim that this does not explain, the fewest."""
-        if self._habit_trial is None:
+        if self.habit_trial is None:
             return
         for cut in (False, True):
-            yield self._candidate(self._habit_trial, self.habit, "printed", PRINTED + cut * AND_CUT, cut)
+            yield self._candidate(self.habit_trial, self.habit, "printed", PRINTED + cut * AND_CUT, cut)
         for number, failing in self.failing.items():
             if failing and not failing <= self.following:
                 yield from self._chosen_steps(number)

@@ -98,8 +98,9 @@ def _of_two(expr: ir.Map, left: ir.Expr, right: ir.Expr) -> Iterator[Variant]:
         yield Variant("left out", f"the division by `{said(right)}` is left out", RARE, left)
     elif op == "*":
         prior = USUAL if kind == "whole" else RARE
-        yield Variant("left out", f"the factor `{said(right)}` is left out", prior, left)
-        yield Variant("left out", f"the factor `{said(left)}` is left out", prior, right)
+        for factor, rest in ((right, left), (left, right)):
+            words = f"the factor `{said(factor)}` is left out"
+            yield Variant("left out", words, prior, rest, words if isinstance(factor, ir.Const) else "")
         if kind == "whole" and isinstance(left, ir.Const):
             twice = build.apply("*", (left, expr), kind, span)
             yield Variant("scale", f"the factor `{said(left)}` is taken twice", RARE, twice)
