@@ -229,9 +229,8 @@ def test_an_unrelated_claim_changes_no_cause() -> None:
 
 
 def test_elements_are_named_as_the_text_counts_them() -> None:
-    found = ix.verify(
-        ix.compile("let x[p in 2..4] = sqrt(p as f64); let y = 100 * x[3]; expect x == [1.41, 1.73]; expect y == 173.0;")
-    )
+    text = "let x[p in 2..4] = sqrt(p as f64); let y = 100 * x[3]; expect x == [1.41, 1.73]; expect y == 173.0;"
+    found = ix.verify(ix.compile(text))
     assert found.cause is not None
     assert found.cause.text == "holds if `x[3]` is taken as printed (1.73, not 1.7320…)"
 
@@ -246,7 +245,7 @@ def test_the_evidence_is_told_in_words() -> None:
     causes_found = [claim.cause for claim in found.failing if claim.cause is not None]
     assert len(told) == len(causes_found) == 3
     for line, cause in zip(told, causes_found, strict=True):
-        assert line.startswith(f"evidence: one in {round(1 / cause.chance):,} such fits of 3 figures would be an accident")
+        assert line.startswith(f"evidence: one in {round(1 / cause.chance):,} such fits of 3 figures would be an acc")
         assert cause.evidence in line
     assert found.to_json()["claims"][1]["cause"]["evidence"] == causes_found[0].evidence
 

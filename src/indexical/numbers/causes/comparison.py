@@ -51,6 +51,8 @@ class Candidate:
     slips: bool = False
     # It says how far off a figure may be, and not which: the digits that are right are what speaks for it.
     vague: bool = False
+    # What was chosen to make it fit, in bits: a number among many.
+    choices: float = 0.0
     # What a claim that holds, and would not, says against it, in bits.
     elsewhere: float = AGAINST
     # What is changed in the program, and whether steps go on from printed figures.
@@ -155,17 +157,18 @@ class Comparison:
 
     # -------------------------------------------------------------------- chance
 
-    def units(self, at: int) -> float:
-        """How far off a figure is, in units of its last digit."""
+    def units(self, at: int, own: bool = False) -> float:
+        """How far off a figure is, in units of its last digit, or of the last that is not 0 in its claim."""
         figure, value = self.figures[at], self.values[at]
         if figure.wanted is None or value is None:
             return 1.0
         off = abs(figure.wanted - value.value) if value.value.is_finite() else abs(figure.wanted)
-        return float(min(off / max(figure.unit, self.grain[figure.claim]), Decimal(10) ** 12))
+        unit = figure.unit if own else max(figure.unit, self.grain[figure.claim])
+        return float(min(off / unit, Decimal(10) ** 12))
 
     def evidence(self, indices: Iterable[int], vague: bool = False) -> float:
         """In bits: how unlikely it is that one prediction fits all these figures by accident."""
-        seen = {self._key(at): self._right_digits(at) if vague else self._distance(at) for at in indices}
+        seen = {self._key(at): self._right_digits(at) if vague else self.distance(at) for at in indices}
         return sum(seen.values())
 
     def _key(self, at: int) -> tuple[Decimal | None, Decimal]:
@@ -175,7 +178,8 @@ class Comparison:
             return figure.wanted, Decimal(0)
         return figure.wanted, round(value.value, 12)
 
-    def _distance(self, at: int) -> float:
+    def distance(self, at: int) -> float:
+        """How unlikely it is, in bits, that one prediction fits a figure by accident."""
         return 1.0 if self.figures[at].wanted is None else math.log2(max(2.0, 2 * self.units(at)))
 
     def _right_digits(self, at: int) -> float:
@@ -193,7 +197,7 @@ class Comparison:
         that it, or something else that was tried, fits figures as far off by accident."""
         kept = sum({self._key(at): candidate.kept[at] for at in self._with_kept(candidate, indices)}.values())
         evidence = self.evidence(indices, candidate.vague)
-        most = evidence + kept - min(0.0, candidate.prior) - self.against(candidate, indices)
+        most = evidence + kept - min(0.0, candidate.prior) - candidate.choices - self.against(candidate, indices)
         rivals = 1.0 if candidate.vague or most <= 0 else self._rivals(candidate, sorted(indices))
         return most - math.log2(rivals)
 

@@ -206,6 +206,14 @@ def _values_in(expr: ir.Expr) -> tuple[ir.Expr, ...]:
             return ()
 
 
+def values_within(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """An expression and its parts; not what is an index, a bound, a guard or an exponent."""
+    yield expr
+    inner = _values_in(expr)
+    for child in inner[:1] if isinstance(expr, ir.Map) and expr.op == "**" else inner:
+        yield from values_within(child)
+
+
 def _replaced(expr: ir.Expr, child: ir.Expr, new: ir.Expr) -> ir.Expr:
     return rebuild(expr, lambda part: new if part is child else part)
 

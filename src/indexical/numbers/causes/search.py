@@ -77,8 +77,8 @@ class _Search(Slips, Stale):
     # --------------------------------------------------------------- the choice
 
     def causes(self) -> dict[tuple[int, int], Cause]:
-        """The cause of every figure that has one, by claim and cell. Claims are explained in their order: a cause that
-        explains an earlier one is preferred to another."""
+        """The cause of every figure that has one, by claim and cell. Claims are explained in the order in which they
+        are computed: a cause that explains an earlier one is preferred to another."""
         all_of_them = self.waiting
         found: list[_Found] = []
         for more in (self._of_figures, self._of_mistakes, self._of_mistakes_after_printing, self.of_stale_numbers):
@@ -88,15 +88,21 @@ class _Search(Slips, Stale):
             if not self.waiting:
                 break
         chosen: dict[int, _Found] = {}
-        for number in sorted(all_of_them):
+        for number in sorted(all_of_them, key=self._order):
             mine = [one for one in found if number in one.claims]
             before = [one for one in mine if one in chosen.values()]
             if mine:
                 chosen[number] = max(before or mine, key=lambda one: one.bits)
         told = [(one.candidate, self.failing[number], one.bits) for number, one in chosen.items()]
-        for number in sorted(all_of_them - chosen.keys()):
+        for number in sorted(all_of_them - chosen.keys(), key=self._order):
             told += self._parts(number)
         return self._told(told)
+
+    def _order(self, number: int) -> tuple[int, int]:
+        """When a claim can be computed, then where it stands."""
+        program = self.example.program
+        steps = {name: at for at, order in enumerate(program.order) for name in members(order)}
+        return max((steps.get(name, -1) for name in read_in(program.expects[number].body)), default=-1), number
 
     def _found(self) -> list[_Found]:
         """The candidates that are sure enough to be named."""
@@ -183,7 +189,7 @@ class _Search(Slips, Stale):
     def is_near(self, number: int) -> bool:
         """Whether all figures of a claim that fail are off by what authors do with digits, and by nothing else."""
         failing = self.failing[number]
-        return bool(failing) and all(self.units(at) <= NEAR for at in failing)
+        return bool(failing) and all(self.units(at, own=True) <= NEAR for at in failing)
 
     def hints(self) -> dict[int, Cause]:
         """What would explain claims that are near, where that may be an accident: the surest for each."""

@@ -10,16 +10,19 @@ from fractions import Fraction
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
-from ...ir.walk import changed_let, parts_in, rebuild
+from ...ir.walk import changed_let, rebuild
 from ...records import dataclass
-from .comparison import Candidate
-from .example import Changes, as_decimal
+from .comparison import MOST_AGAINST, Candidate
+from .example import Changes, Trial, as_decimal
+from .mistakes import values_within
 from .steps import Steps
 
 # Of more numbers that a program is given, those behind the failing claims first, these are tried.
 MOST_NUMBERS = 60
 # How many steps the search for another value of a number takes.
 MOST_GUESSES = 7
+# It is looked for in so many claims.
+MOST_TARGETS = 2
 # A number is not looked for beyond this.
 FARTHEST = Decimal(10) ** 9
 # In bits: how unusual it is.
@@ -66,54 +69,89 @@ class Given:
 class Stale(Steps):
     """The search for a number that was another one when the figures were computed."""
 
+    # The claims that nothing explains so far.
+    waiting: frozenset[int]
+
     def of_stale_numbers(self) -> Iterator[Candidate]:
+        """One number that is another, by which claims would hold that nothing explains so far."""
         found = list(self._given())
-        # The number of values that are tried of each is the more the farther it is from what is written.
         for given in found[:MOST_NUMBERS]:
-            value = self._solved(given)
-            if value is None or value == given.value:
-                continue
-            changes = Changes({given.let.name: given.taken_as(value)})
-            trial = self.trial(changes)
-            if trial is None:
-                return
-            out = self.outcome(trial)
-            tried = 2 * float(abs(value - given.value) / given.unit)
-            prior = STALE + math.log2(max(2.0, tried)) + math.log2(len(found))
-            text = f"holds if {given.text} is {_in_short(value)}, not {given.const.span.text}"
-            yield Candidate(
-                text, "stale", text, prior, out.explained, out.predicted, out.broken, out.kept, 0.7, changes=changes
-            )
+            for value in dict.fromkeys(self._solved(given)):
+                changes = Changes({given.let.name: given.taken_as(value)})
+                trial = self.trial(changes)
+                if trial is None:
+                    return
+                out = self.outcome(trial)
+                # Every value on the way could have been found, of each of the numbers.
+                tried = 2 * float(abs(value - given.value) / given.unit)
+                text = f"holds if {given.text} is {_in_short(value)}, not {given.const.span.text}"
+                yield Candidate(
+                    text,
+                    "stale",
+                    text,
+                    STALE,
+                    out.explained,
+                    out.predicted,
+                    out.broken,
+                    out.kept,
+                    0.7,
+                    choices=math.log2(max(2.0, tried)) + math.log2(len(found)),
+                    elsewhere=MOST_AGAINST,
+                    changes=changes,
+                )
 
     def _given(self) -> Iterator[Given]:
-        """The numbers behind the claims that fail."""
+        """The numbers behind the claims that fail, and are not explained."""
         lets = self.example.program.definitions
-        bodies = [expect.body for number, expect in enumerate(self.example.program.expects) if self.failing[number]]
+        bodies = [self.example.program.expects[number].body for number in sorted(self.waiting)]
         for name in made_of(read_in(*bodies), lets):
-            for part in parts_in(lets[name]) if name in lets and lets[name].kind != "bool" else ():
-                if isinstance(part, ir.Array):
-                    for cell, const in enumerate(part.cells):
-                        yield Given(lets[name], const, cell, self._cell(name, part, cell))
-                elif isinstance(part, ir.Const) and part.type.kind != "bool" and part.span.text[:1].isdigit():
-                    alone = part is lets[name].clauses[0].body
-                    yield Given(lets[name], part, None, f"`{name}`" if alone else f"`{part.span.text}` in `{name}`")
+            for clause in lets[name].clauses if name in lets and lets[name].kind != "bool" else ():
+                for part in values_within(clause.body):
+                    if isinstance(part, ir.Array):
+                        for cell, const in enumerate(part.cells):
+                            yield Given(lets[name], const, cell, self._cell(name, part, cell))
+                    elif isinstance(part, ir.Const) and part.span.text[:1].isdigit():
+                        alone = part is clause.body and len(lets[name].clauses) == 1
+                        text = f"`{name}`" if alone else f"`{part.span.text}` in `{name}`"
+                        yield Given(lets[name], part, None, text)
 
     def _cell(self, name: str, array: ir.Array, cell: int) -> str:
-        """An element of an array by its name, where the array is the definition; else the array's own words."""
-        let = self.example.program.definitions[name]
-        if array is let.clauses[0].body and not let.hidden:
-            return f"`{self.example.element(name, cell)}`"
-        return f"number {cell + 1} of the array in `{name.removesuffix('_figures')}`"
+        """An element of an array by its name, where the array is a definition; else by its number."""
+        own = name.removesuffix("_figures")
+        lets = self.example.program.definitions
+        body = lets[own].clauses[0].body if own in lets else None
+        is_all = body is array or (isinstance(body, ir.Read) and body.tensor == name and len(lets[own].clauses) == 1)
+        if is_all and self.base.tensors[own].shape == array.shape:
+            return f"`{self.example.element(own, cell)}`"
+        return f"number {cell + 1} of the array in `{own}`"
 
-    def _solved(self, given: Given) -> Decimal | None:
-        """The value by which the figure that is farthest off would hold, in the digits of the number."""
-        target = max(self.wrong, key=self.units)
+    def _solved(self, given: Given) -> Iterator[Decimal]:
+        """The values by which a figure would hold that the number reaches, in the digits of the number: of the claims
+        that are farthest off."""
+        step = max(given.unit, abs(given.value) / 10)
+        trial = self.trial(Changes({given.let.name: given.taken_as(given.value + step)}))
+        if trial is None:
+            return
+        reached = [at for at in self.wrong if self.figures[at].claim in self.waiting and self._moves(trial, at)]
+        claims: set[int] = set()
+        for at in sorted(reached, key=self.units, reverse=True):
+            if len(claims) < MOST_TARGETS and self.figures[at].claim not in claims:
+                claims.add(self.figures[at].claim)
+                value = self._solved_for(given, at, given.value + step)
+                if value is not None and value != given.value:
+                    yield value
+
+    def _moves(self, trial: Trial, at: int) -> bool:
+        found, value = trial.prediction(self.figures[at]), self.values[at]
+        return found is not None and value is not None and found.value.is_finite() and found.value != value.value
+
+    def _solved_for(self, given: Given, target: int, new: Decimal) -> Decimal | None:
+        """The value by which a figure would hold, found by the secant method from the number and one beside it."""
         figure, right = self.figures[target], self.values[target]
         if figure.wanted is None or right is None or not right.value.is_finite():
             return None
         grain = given.unit if given.const.type.kind == "whole" else given.unit / 1000
         old, off = given.value, right.value - figure.wanted
-        new = old + max(given.unit, abs(given.value) / 10)
         for _ in range(MOST_GUESSES):
             new = new.quantize(grain) if abs(new) < FARTHEST else old
             trial = self.trial(Changes({given.let.name: given.taken_as(new)})) if new != old else None

@@ -67,25 +67,27 @@ class Steps(Comparison):
         if self.habit_trial is None:
             return
         for cut in (False, True):
-            yield self._candidate(self.habit_trial, self.habit, "printed", PRINTED + cut * AND_CUT, cut)
+            yield self._candidate(self.habit_trial, self.habit, "printed", AND_CUT if cut else 0.0, cut)
         for number, failing in self.failing.items():
             if failing and not failing <= self.following:
                 yield from self._chosen_steps(number)
 
-    def _candidate(self, trial: Trial, changes: Changes, key: str, prior: float, cut: bool) -> Candidate:
+    def _candidate(self, trial: Trial, changes: Changes, key: str, choices: float, cut: bool) -> Candidate:
         found = self.outcome(trial, cut=cut)
-        # A figure that comes out without rounding is printed in all its digits.
+        # A figure that comes out without rounding is printed in all its digits; one that is cut off is near anyway.
         itself = {at: 1.0 for at in found.explained if not cut and self._comes_out(trial, at)}
+        itself |= {at: 1.0 - self.distance(at) for at in found.explained if cut}
         kind = "printed and cut" if cut else "printed"
         return Candidate(
             f"{key} {cut}" if cut else key,
             "printed",
             kind,
-            prior,
+            PRINTED,
             found.explained,
             found.predicted,
             found.broken,
             {**found.kept, **itself},
+            choices=choices,
             changes=changes,
         )
 
@@ -104,7 +106,7 @@ class Steps(Comparison):
             trial = self.trial(changes)
             if trial is None:
                 return
-            found = self._candidate(trial, changes, f"printed {number}", PRINTED + math.log2(1 + tries), False)
+            found = self._candidate(trial, changes, f"printed {number}", math.log2(1 + tries), False)
             yield found
             if self.failing[number] <= found.explained:
                 return

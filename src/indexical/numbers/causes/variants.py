@@ -47,7 +47,7 @@ def variants(expr: ir.Expr, place: Place) -> Iterator[Variant]:
             yield from _of_two(expr, left, right)
         case ir.Map(op, (inside,)) if expr.type.kind == "real" and inside.type.kind == "real":
             yield from _of_one(expr, op, inside)
-        case ir.Map("**", (base, exponent)) if expr.type.kind == "real":
+        case ir.Map("**", (base, exponent)) if expr.type.kind in ("real", "whole"):
             yield from _of_power(expr, base, exponent)
         case ir.Map(op, (left, right)) if op in FUNCTIONS and isinstance(right, ir.Const) and expr.type.kind == "real":
             # A bound that a number is held to.
@@ -185,10 +185,16 @@ def _of_count(value: ir.Expr, count: ir.Expr, applied: Callable[[str, ir.Expr, i
 
 
 def _of_power(expr: ir.Map, base: ir.Expr, exponent: ir.Expr) -> Iterator[Variant]:
-    yield Variant("left out", f"the power in `{said(expr)}` is left out", UNUSUAL, as_real(base))
+    kind = expr.type.kind
+    alone = as_real(base) if kind == "real" else base
+    yield Variant("left out", f"the power in `{said(expr)}` is left out", UNUSUAL, alone)
     if build.is_number(exponent, 2):
-        doubled = build.apply("*", (build.whole(2, expr.span), base), "real", expr.span)
+        doubled = build.apply("*", (build.whole(2, expr.span), base), kind, expr.span)
         yield Variant("scale", f"`{said(base)}` is doubled, not squared", UNUSUAL, doubled)
+        cubed = build.apply("**", (base, build.whole(3, expr.span)), kind, expr.span)
+        yield Variant("scale", f"`{said(base)}` is raised to 3, not squared", RARE, cubed)
+    if kind == "whole":
+        return
     if exponent.type.kind == "real" or isinstance(exponent, ir.Map):
         turned = build.apply("neg", (exponent,), exponent.type.kind, expr.span)
         changed = build.apply("**", (base, turned), "real", expr.span)
@@ -339,7 +345,7 @@ def _of_reduction(expr: ir.Reduce, place: Place) -> Iterator[Variant]:
         root = build.apply("sqrt", (as_real(_count(expr)),), "real", expr.span)
         scaled = build.apply("/", (expr, root), "real", expr.span)
         yield Variant("scale", f"it is divided by `sqrt({shown(_count(expr))})`", USUAL, scaled)
-    if expr.op == "sum" and expr.type.kind == "real":
+    if expr.op == "sum":
         yield from _of_terms(expr)
 
 
@@ -382,12 +388,26 @@ def _of_read(expr: ir.Read, place: Place) -> Iterator[Variant]:
                 moved = build.apply("%", (moved, build.whole(shape[axis], expr.span)), "whole", expr.span)
                 changed = replace(expr, indices=(*expr.indices[:axis], moved, *expr.indices[axis + 1 :]))
                 yield Variant("position", f"`{said(expr)}` is read at the {word} `{index.coordinate}`", RARE, changed)
+        if isinstance(index, ir.Const) and index.span.text.isdigit():
+            yield from _elsewhere(expr, axis, index, shape[axis])
     yield from _flipped(expr, shape, place)
     for other, found in place.shapes.items() if expr.tensor in place.shapes else ():
         alike = found == shape and place.kinds[other] == place.kinds[expr.tensor]
         if alike and other != expr.tensor:
             words = f"`{other}` is read in place of `{expr.tensor}`"
             yield Variant("other", words, RARE, replace(expr, tensor=other), words)
+
+
+def _elsewhere(expr: ir.Read, axis: int, index: ir.Const, length: int) -> Iterator[Variant]:
+    """An element that is read in place of its neighbour."""
+    for step in (-1, 1):
+        at = int(index.value) + step
+        if 0 <= at < length:
+            indices = (*expr.indices[:axis], build.whole(at, index.span), *expr.indices[axis + 1 :])
+            names = [one.span.text for one in expr.indices]
+            names[axis] = str(int(index.span.text) + step)
+            words = f"`{expr.tensor}[{', '.join(names)}]` is read, not `{said(expr)}`"
+            yield Variant("position", words, RARE, replace(expr, indices=indices))
 
 
 def _flipped(expr: ir.Read, shape: tuple[int, ...], place: Place) -> Iterator[Variant]:
