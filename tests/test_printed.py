@@ -10,7 +10,7 @@ import pytest
 
 import indexical as ix
 from indexical.cli import main
-from indexical.views.markdown import form
+from indexical.views.forms import form
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..api import Program, compile
 from ..lessons import lesson
 from ..numbers.patience import MOST_DIGITS
-from ..printed import verify_page
+from ..printed import is_page, verify_page
 from ..readings import accuracy, evaluated_exactly, traced, verify
 from ..run.tensors import to_tensors
 from ..views.exact import show_results
@@ -48,7 +48,7 @@ def verify_command(options: Namespace) -> int:
     failed = False
     reports: list[dict[str, Any]] = []
     for file in options.files:
-        if file.lower().endswith((".md", ".markdown")):
+        if is_page(file):
             page = verify_page(file, options.strict, **written(options.value))
             failed |= not page
             if options.format == "json":

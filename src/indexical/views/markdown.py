@@ -1,8 +1,10 @@
 """Markdown pages with programs in them: what stands where, and which figures speak of which element.
 
 A comment ties figures to a program. `<!-- ix: weights[2, 0] -->` stands beside one in the text, `<!-- ix: weights[2]
--->` behind a list of them, and on a line of its own above a table it names the tensor in it. Blocks of code, the matter
-in front of a page and comments inside of code are left alone.
+-->` behind a list of them, and on a line of its own above a table, a formula or a block of code it names the tensor in
+it. Other blocks of code, the matter in front of a page and comments inside of code are left alone.
+
+Readers of other kinds of pages give the same blocks and marks.
 """
 
 from __future__ import annotations
@@ -11,102 +13,102 @@ import re
 from collections.abc import Iterator
 
 from ..records import dataclass
+from .plain import QUOTED, Cell, Plain, code, prose
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A program of a page: its name, its text, and the line and the offset at which that begins."""
+    """A program of a page: its name, its text, the offset of each character on the page, and that of the block."""
 
     name: str
     text: str
-    line: int
+    places: tuple[int, ...]
     start: int
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A number as it is printed: its text, where it stands, and what it claims: a literal of the language, `masked`, or
-    with `exact` an expression. `hundredfold` is a percentage."""
+class Table:
+    """A table of a page: its headings, which it may lack, and its rows."""
 
-    text: str
-    start: int
-    claim: str
-    exact: bool = False
-    hundredfold: bool = False
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of a table: its text and where that begins."""
-
-    text: str
-    start: int
+    headings: tuple[Plain, ...]
+    rows: tuple[tuple[Plain, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A comment that names elements: the file of the program, if it says so, the names, and where each stands. `table`
-    has the rows of the table under it, the headings first; else `before` and `after` are the text around it, with the
-    offset at which each begins."""
+    """A comment that names elements: the file of the program, if it says so, the names, and where each stands.
+
+    Figures that it speaks of are in the `table` under it, or in a formula or block of code `under` it, or else in the
+    text `before` and `after` it. `since` is where a comment in front of it ends.
+    """
 
     file: str
     names: tuple[Cell, ...]
     start: int
     end: int
-    table: tuple[tuple[Cell, ...], ...]
-    before: Cell
-    after: Cell
+    before: Plain
+    after: Plain
+    since: int
+    table: Table | None = None
+    under: Plain | None = None
 
 
-class Unclosed(Exception):
-    """A block that is not closed, and the offset at which it starts."""
+class Unreadable(Exception):
+    """A page that cannot be read: what is wrong, and from where to where."""
 
-    def __init__(self, start: int) -> None:
-        self.start = start
-        super().__init__("this block is not closed")
-
-
-class Misspelt(Exception):
-    """A comment that is meant for us, and is not written as such: where it starts and ends."""
-
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, message: str) -> None:
         self.start, self.end = start, end
-        super().__init__("a comment is written `<!-- ix: out[0, 1] -->`, on one line")
+        super().__init__(message)
 
 
-_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})\s*(\w*)[ \t]*([^\n]*)")
-_MARK = re.compile(r"<!--\s*ix:\s*(.*?)\s*-->")
+Lines = list[tuple[int, str]]
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})\s*\{?\.?(\w*)\}?[ \t]*([^\n]*)")
+_QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+")
+MARK = re.compile(r"<!--\s*ix:\s*(.*?)\s*-->")
 # A comment that is nearly one: without the colon, in capitals, or that does not end on its line.
-_NEARLY = re.compile(r"<!--\s*[iI][xX]\b(?:(?!-->)[^\n])*")
+NEARLY = re.compile(r"<!--\s*[iI][xX]\b(?:(?!-->)[^\n])*")
+ATTRIBUTES = r"(?:[^<>\"']|\"[^\"]*\"|'[^']*')*"
+_ROW = re.compile(rf"(?is)<tr\b{ATTRIBUTES}>(.*?)(?=</tr\s*>|<tr\b|</t(?:head|body|foot|able)\b|\Z)")
+_CELL = re.compile(
+    rf"(?is)<(?P<tag>t[hd])\b(?P<attributes>{ATTRIBUTES})>(?P<text>.*?)(?=</t[hd]\s*>|<t[hd]\b|\Z)"
+)
+_FORMULA = re.compile(r"[ \t>]*(?:\$\$|\\\[|\\begin\{)")
 
 
-def read_page(text: str) -> tuple[list[Block], list[Mark]]:
-    """The programs of a page and the comments that speak of them, in their order."""
+def read_markdown(text: str, base: int = 0) -> tuple[list[Block], list[Mark]]:
+    """The programs of a page and the comments that speak of them, in their order; the page begins at `base`."""
     blocks: list[Block] = []
     marks: list[Mark] = []
-    lines = [(match.start(), match[0]) for match in re.finditer(r"[^\n]*(?:\n|$)", text) if match[0]]
+    lines = [(base + match.start(), match[0]) for match in re.finditer(r"[^\n]*(?:\n|$)", text) if match[0]]
     at = _front_matter([line for _, line in lines])
     while at < len(lines):
-        start, line = lines[at]
-        fence = _FENCE.match(line)
+        fence = _FENCE.match(lines[at][1])
         if fence is None:
             marks += _marks(lines, at)
             at += 1
             continue
-        closing = re.compile(rf"[ \t>]*{re.escape(fence[1])}[`~]*\s*$")
-        end = next((n for n in range(at + 1, len(lines)) if closing.match(lines[n][1])), None)
-        if end is None:
-            raise Unclosed(start)
+        end = _closing(lines, at, fence)
         if fence[2] == "ix":
-            inside = "".join(line for _, line in lines[at + 1 : end])
             name = re.split(r"(?:^|\s)#", fence[3])[0].strip()
-            blocks.append(Block(name, inside, at + 2, lines[end][0] if end == at + 1 else lines[at + 1][0]))
+            inside = Plain()
+            for start, line in lines[at + 1 : end]:
+                quoted = _QUOTED.match(line) if ">" in lines[at][1].partition(fence[1])[0] else None
+                skipped = quoted.end() if quoted is not None else 0
+                inside.as_it_is(line[skipped:], start + skipped)
+            blocks.append(Block(name, inside.text, tuple(inside.starts), lines[at][0]))
         at = end + 1
     return blocks, marks
+
+
+def _closing(lines: Lines, at: int, fence: re.Match[str]) -> int:
+    """The line that closes a block of code."""
+    closing = re.compile(rf"[ \t>]*{re.escape(fence[1])}[`~]*\s*$")
+    end = next((n for n in range(at + 1, len(lines)) if closing.match(lines[n][1])), None)
+    if end is None:
+        start, line = lines[at]
+        raise Unreadable(start, start + len(line.rstrip("\n")), "this block is not closed")
+    return end
 
 
 def _front_matter(lines: list[str]) -> int:
@@ -116,211 +118,169 @@ def _front_matter(lines: list[str]) -> int:
     return next((n + 1 for n in range(1, len(lines)) if lines[n].strip() in ("---", "...")), 0)
 
 
-def _marks(lines: list[tuple[int, str]], at: int) -> Iterator[Mark]:
+def _marks(lines: Lines, at: int) -> Iterator[Mark]:
     """The comments of one line."""
     start, line = lines[at]
-    code = [(match.start(), match.end()) for match in re.finditer(r"(`+)(?:[^`]|(?!\1)`)+?\1(?!`)", line)]
-    for nearly in _NEARLY.finditer(line):
-        at_code = any(low < nearly.start() < high for low, high in code)
-        if not at_code and not _MARK.match(line, nearly.start()):
-            raise Misspelt(start + nearly.start(), start + nearly.end())
-    for found in _MARK.finditer(line):
-        if any(low < found.start() < high for low, high in code):
-            continue
-        alone = line.strip() == found[0]
-        named = re.match(r"([^\s:]+\.ix)[:\s]\s*", found[1])
-        inside = found[1][named.end() :] if named else found[1]
-        offset = start + found.start(1) + (named.end() if named else 0)
+    inside = [(match.start(), match.end()) for match in re.finditer(r"(`+)(?:[^`]|(?!\1)`)+?\1(?!`)", line)]
+    comments = [found for found in MARK.finditer(line) if not any(a < found.start() < b for a, b in inside)]
+    for nearly in NEARLY.finditer(line):
+        if not any(low < nearly.start() < high for low, high in inside) and not MARK.match(line, nearly.start()):
+            raise misspelt(start + nearly.start(), start + nearly.end())
+    for number, found in enumerate(comments):
+        file, names = named(found, start)
+        table, under = _under(lines, at + 1) if line.strip().lstrip("> \t") == found[0] else (None, None)
         yield Mark(
-            named[1] if named else "",
-            tuple(_names(inside, offset)),
+            file,
+            names,
             start + found.start(),
             start + found.end(),
-            tuple(_table(lines, at + 1)) if alone else (),
-            _before(lines, at, found.start()),
-            Cell(line[found.end() :], start + found.end()),
+            prose(_before(lines, at, found.start())),
+            prose(Cell(line[found.end() :], start + found.end())),
+            start + comments[number - 1].end() if number else _since(lines, at),
+            table,
+            under,
         )
 
 
-def _names(text: str, start: int) -> Iterator[Cell]:
-    """The names in a comment, with commas between them that stand in no bracket."""
-    for found in re.finditer(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
-        name = found[0].strip()
+def _since(lines: Lines, at: int) -> int:
+    """Where the last comment in the lines above ends, in the same paragraph."""
+    while at > 0 and lines[at - 1][1].strip(" \t\n\r>"):
+        at -= 1
+        found = list(MARK.finditer(lines[at][1]))
+        if found:
+            return lines[at][0] + found[-1].end()
+    return lines[at][0]
+
+
+def misspelt(start: int, end: int) -> Unreadable:
+    return Unreadable(start, end, "a comment is written `<!-- ix: out[0, 1] -->`, on one line")
+
+
+def named(found: re.Match[str], start: int) -> tuple[str, tuple[Cell, ...]]:
+    """The file of a program that a comment names, and the elements, with commas between them that stand in no
+    bracket."""
+    file = re.match(r"([^\s:]+\.ix)[:\s]\s*|([^\W\d]\w*):\s*", found[1])
+    skipped = file.end() if file else 0
+    offset = start + found.start(1) + skipped
+    names = []
+    for part in re.finditer(r"(?:[^,\[\]]|\[[^\]]*\])+", found[1][skipped:]):
+        name = part[0].strip()
         if name:
-            yield Cell(name, start + found.start() + len(found[0]) - len(found[0].lstrip()))
+            names.append(Cell(name, offset + part.start() + len(part[0]) - len(part[0].lstrip())))
+    return (file[1] or file[2]) if file else "", tuple(names)
 
 
-def _before(lines: list[tuple[int, str]], at: int, column: int) -> Cell:
-    """The paragraph up to a comment; other comments in it are blanks."""
+def _before(lines: Lines, at: int, column: int) -> Cell:
+    """The paragraph up to a comment; other comments in it, and the signs of a quotation, are blanks."""
     first = at
-    while first > 0 and lines[first - 1][1].strip() and not _FENCE.match(lines[first - 1][1]):
+    while first > 0 and lines[first - 1][1].strip(" \t\n\r>") and not _FENCE.match(lines[first - 1][1]):
         first -= 1
-    text = "".join(line for _, line in lines[first:at]) + lines[at][1][:column]
-    return Cell(re.sub(r"<!--.*?-->", lambda found: " " * len(found[0]), text), lines[first][0])
+    parts = [line for _, line in lines[first:at]] + [lines[at][1][:column]]
+    # A quotation of one line that begins with a number may be no quotation.
+    around = [line for _, line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
+    alone = not any(_QUOTED.match(line) for line in around)
+    plain = "".join(_unquoted(part, alone) for part in parts)
+    return Cell(re.sub(r"<!--.*?-->", lambda found: " " * len(found[0]), plain), lines[first][0])
 
 
-def _table(lines: list[tuple[int, str]], at: int) -> Iterator[tuple[Cell, ...]]:
-    """The rows of a table that begins at a line, or after an empty one; the line under the headings is left out."""
-    if at < len(lines) and not lines[at][1].strip():
-        at += 1
-    while at < len(lines) and lines[at][1].lstrip(" \t>").startswith("|"):
+def _unquoted(line: str, alone: bool = False) -> str:
+    """A line without the signs of a quotation; the last of one that stands `alone` is kept as what it is."""
+    found = _QUOTED.match(line)
+    if found is None:
+        return line
+    last = found[0].rindex(">")
+    return " " * last + (QUOTED if alone else " ") + " " * (found.end() - last - 1) + line[found.end() :]
+
+
+def _under(lines: Lines, at: int) -> tuple[Table | None, Plain | None]:
+    """What begins at a line, or after an empty one: a table, or a formula, a block of code or a paragraph."""
+    is_apart = at < len(lines) and not lines[at][1].strip(" \t\n\r>")
+    at += is_apart
+    if at >= len(lines):
+        return None, None
+    start, line = lines[at]
+    rows = tuple(_table(lines, at))
+    if rows:
+        return Table(rows[0], rows[1:]), None
+    fence = _FENCE.match(line)
+    if fence is not None:
+        end = _closing(lines, at, fence)
+        inside = "".join(line for _, line in lines[at + 1 : end])
+        return None, code(Cell(inside, lines[at + 1][0])) if fence[2] != "ix" and inside else None
+    end = at
+    if line.startswith(("    ", "\t")):
+        while end < len(lines) and lines[end][1].startswith(("    ", "\t")):
+            end += 1
+        return None, code(Cell("".join(line for _, line in lines[at:end]), start))
+    if line.lstrip(" \t>").lower().startswith("<table"):
+        rest = "".join(line for _, line in lines[at:])
+        return read_table(Cell(rest, start), is_html=False), None
+    formula = _FORMULA.match(line)
+    if is_apart and formula is None:
+        return None, None
+    while end < len(lines) and (lines[end][1].strip(" \t\n\r>") if formula is None else not _is_closed(lines[at:end])):
+        end += 1
+    text = "".join(_unquoted(line) for _, line in lines[at:end])
+    return None, prose(Cell(text, start))
+
+
+def _is_closed(lines: Lines) -> bool:
+    """Whether a formula that begins in these lines ends in them."""
+    text = "".join(line for _, line in lines)
+    opened, closed = text.count("\\begin{"), text.count("\\end{")
+    return text.count("$$") == 2 or "\\]" in text or ("$$" not in text and opened == closed > 0)
+
+
+def _table(lines: Lines, at: int) -> Iterator[tuple[Plain, ...]]:
+    """The rows of a table that begins at a line, the headings first; the line under these is left out."""
+    first = lines[at][1].lstrip(" \t>")
+    if not first.startswith("|") and not (
+        "|" in first and at + 1 < len(lines) and "-" in lines[at + 1][1] and _is_rule(lines[at + 1][1])
+    ):
+        return
+    is_quoted = _QUOTED.match(lines[at][1]) is not None
+    while at < len(lines) and "|" in lines[at][1] and lines[at][1].strip():
         start, line = lines[at]
-        if not re.fullmatch(r"[\s>|:-]+", line):
-            yield tuple(_cells(line, start))
+        if not _is_rule(line):
+            yield tuple(prose(cell) for cell in _cells(line, start, is_quoted))
         at += 1
 
 
-def _cells(line: str, start: int) -> Iterator[Cell]:
-    first = line.index("|") + 1
-    for found in re.finditer(r"((?:\\\||`[^`]*`|[^|\n])*)(?:\||$)", line[first:].rstrip()):
+def _is_rule(line: str) -> bool:
+    return "|" in line and re.fullmatch(r"[\s>|:-]+", line) is not None
+
+
+def _cells(line: str, start: int, is_quoted: bool) -> Iterator[Cell]:
+    quoted = _QUOTED.match(line) if is_quoted else None
+    first = quoted.end() if quoted is not None else 0
+    first += len(line[first:]) - len(line[first:].lstrip())
+    first += line.startswith("|", first)
+    for found in re.finditer(r"((?:\\\||`[^`]*`|\$[^$|\n]*\$|[^|\n])*)(?:\||$)", line[first:].rstrip()):
         if found[0].endswith("|") or found[1].strip():
             text = found[1].strip()
             yield Cell(text, start + first + found.start() + len(found[1]) - len(found[1].lstrip()))
 
 
-# ------------------------------------------------------------------------ figures
-
-_NUMBER = r"[-−+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
-_PLAIN = re.compile(rf"(?<![\w.,])({_NUMBER})(\s?%)?(?![\w.]*[\w])")
-_QUOTIENT = re.compile(r"(?<![\w.,])[-−]?\d+\s?/\s?\d+(?![\w.]*\w)")
-_AROUND = " \t\n\r*_\"'“”’()[]{},;:.≈~=!?"
-MASKED = ("masked", "*masked*", "–", "—")
-
-
-def figures_before(text: Cell, count: int) -> list[Figure]:
-    """The last so many figures of a text that ends where a comment stands; one has to end right there."""
-    found = list(_figures(text))
-    if not found or text.text[found[-1].end - text.start :].strip(_AROUND + "`"):
-        return []
-    return found[-count:]
-
-
-def figure_after(text: Cell) -> list[Figure]:
-    """The figure with which a text begins."""
-    found = next(_figures(text), None)
-    return [] if found is None or text.text[: found.start - text.start].strip(_AROUND + "`") else [found]
-
-
-def figure_in(cell: Cell) -> Figure | None:
-    """The figure of a cell of a table: the last where several say the same, as in `1/3 ≈ 0.333`."""
-    plain = cell.text.strip("*_` ")
-    if plain == "masked":
-        return Figure(plain, cell.start + cell.text.index(plain), "masked")
-    found = list(_figures(cell))
-    if found:
-        return found[-1]
-    exact = form(plain)
-    return None if exact is None else Figure(plain, cell.start + cell.text.index(plain), exact, exact=True)
-
-
-def _figures(text: Cell) -> Iterator[Figure]:
-    """All figures of a text: numbers, percentages, fractions, and in code exact forms such as `e^2/(1+e)`."""
-    at = 0
-    for code in re.finditer(r"`([^`\n]+)`", text.text):
-        yield from _numbers(text, at, code.start())
-        inside, start = code[1].strip(), text.start + code.start(1) + len(code[1]) - len(code[1].lstrip())
-        plain = _PLAIN.fullmatch(inside)
-        exact = None if plain is not None else form(inside)
-        if plain is not None:
-            yield _number(inside, start, plain)
-        elif exact is not None:
-            yield Figure(inside, start, exact, exact=True)
-        at = code.end()
-    yield from _numbers(text, at, len(text.text))
-
-
-def _numbers(text: Cell, first: int, last: int) -> Iterator[Figure]:
-    part = text.text[first:last]
-    at = 0
-    while True:
-        quotient, plain = _QUOTIENT.search(part, at), _PLAIN.search(part, at)
-        if plain is None:
-            return
-        if quotient is not None and quotient.start() <= plain.start():
-            yield Figure(quotient[0], text.start + first + quotient.start(), form(quotient[0]) or "0", exact=True)
-            at = quotient.end()
-        else:
-            yield _number(plain[0], text.start + first + plain.start(), plain)
-            at = plain.end()
-
-
-def _number(text: str, start: int, found: re.Match[str]) -> Figure:
-    plain = found[1].replace("−", "-").replace("+", "", 1 if found[1].startswith("+") else 0).replace(",", "")
-    if found[2] is None:
-        return Figure(text, start, plain)
-    return Figure(text, start, _hundredth(plain), hundredfold=True)
-
-
-def _hundredth(figure: str) -> str:
-    """A percentage as a share, with all its digits: 58.3 is 0.583, to three places."""
-    sign, digits = ("-", figure[1:]) if figure.startswith("-") else ("", figure)
-    whole, _, part = digits.partition(".")
-    whole = whole.rjust(3, "0")
-    return f"{sign}{whole[:-2].lstrip('0') or '0'}.{whole[-2:]}{part}"
-
-
-def form(text: str) -> str | None:
-    """An exact form, `e^(√2/2)/(1+e)`, as an expression of the language; None for what is none."""
-    tokens = re.findall(r"\d+(?:\.\d+)?|[eπ√()+\-−·*/^]|\S", text)
-    reader = _Reader(tokens)
-    try:
-        found = reader.sum()
-    except ValueError:
-        return None
-    return found if reader.at == len(tokens) and tokens else None
-
-
-class _Reader:
-    """Reads an exact form; ValueError for what is none."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.at = tokens, 0
-
-    def next(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
-
-    def take(self) -> str:
-        self.at += 1
-        return self.tokens[self.at - 1] if self.at <= len(self.tokens) else ""
-
-    def sum(self) -> str:
-        found = self.product()
-        while self.next() in ("+", "-", "−") and self.next():
-            sign = self.take().replace("−", "-")
-            found = f"{found} {sign} {self.product()}"
-        return found
-
-    def product(self) -> str:
-        found = self.power()
-        while self.next() and (self.next() in "·*/" or self.next() in "eπ√("):
-            sign = self.take() if self.next() in "·*/" else "*"
-            found = f"{found} {'/' if sign == '/' else '*'} {self.power()}"
-        return found
-
-    def power(self) -> str:
-        if self.next() in ("-", "−") and self.next():
-            self.take()
-            return f"(-{self.power()})"
-        base = self.atom()
-        if self.next() != "^":
-            return "exp(1.0)" if base == "e" else base
-        self.take()
-        exponent = self.power()
-        return f"exp({exponent})" if base == "e" else f"({base}) ** ({exponent})"
-
-    def atom(self) -> str:
-        token = self.take()
-        if token == "(":
-            found = self.sum()
-            if self.take() != ")":
-                raise ValueError
-            return f"({found})"
-        if token == "√":
-            return f"sqrt({self.atom()})"
-        if token == "π":
-            return "pi"
-        if token == "e":
-            return "e"
-        if token[:1].isdigit():
-            return token if "." in token else f"{token}.0"
-        raise ValueError
+def read_table(cell: Cell, is_html: bool = True) -> Table:
+    """The table that begins here, on a page in HTML or in Markdown. Headings are the first row, where that is one of
+    headings."""
+    closing = re.search(r"</table\s*>", cell.text, re.IGNORECASE)
+    if closing is None:
+        raise Unreadable(cell.start, cell.start + len("<table"), "this <table> is not closed")
+    inside = cell.text[: closing.start()]
+    if re.search(r"<table\b", inside[1:], re.IGNORECASE):
+        raise Unreadable(cell.start, cell.start + len("<table"), "a table in a table is not read")
+    rows: list[tuple[tuple[Plain, ...], bool]] = []
+    for row in _ROW.finditer(inside):
+        cells = list(_CELL.finditer(row[1]))
+        for each in cells:
+            if re.search(r"(?:col|row)span\s*=\s*[\"']?(?!1\b)\d", each["attributes"], re.IGNORECASE):
+                start = cell.start + row.start(1) + each.start()
+                raise Unreadable(start, start + len(each[0]), "a cell over several rows or columns is not read")
+        start = cell.start + row.start(1)
+        read = tuple(prose(Cell(each["text"], start + each.start("text")), is_html) for each in cells)
+        is_heading = bool(cells) and all(each["tag"].lower() == "th" for each in cells)
+        if cells:
+            rows.append((read, is_heading or (not rows and "<thead" in inside[: row.start()].lower())))
+    headings = rows[0][0] if rows and rows[0][1] and len(rows) > 1 else ()
+    return Table(headings, tuple(row for row, _ in rows[1 if headings else 0 :]))

@@ -137,7 +137,7 @@ def _explanation(claim: Claim) -> list[str]:
         }
         said = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
         lines = [f"    of these, {said}", *lines]
-    return [*lines, *_causes(claim)]
+    return [*lines, *cause_lines(claim)]
 
 
 _EXPLANATIONS = {
@@ -148,7 +148,7 @@ _EXPLANATIONS = {
 }
 
 
-def _causes(claim: Claim) -> list[str]:
+def cause_lines(claim: Claim) -> list[str]:
     """The causes of the figures that fail, each with the figures that it explains, where it does not explain all."""
     wrong = [cell for cell in claim.cells if cell.verdict == "fails"]
     groups: dict[Cause | None, list[Cell]] = {}
@@ -190,7 +190,7 @@ def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
                 "line": claim.line,
                 "coordinates": list(claim.coordinates),
                 "verdict": claim.verdict,
-                "cause": _cause_json(claim.cause),
+                "cause": cause_json(claim.cause),
                 "all_causes_tried": claim.searched,
                 "close": claim.near,
                 "hint": _cause_json(claim.hint),
@@ -213,12 +213,12 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "depends_on_printed_figures": cell.depends,
         "rounding_explains": cell.explained,
         "rounding_allows": bounds,
-        "cause": _cause_json(cell.cause),
+        "cause": cause_json(cell.cause),
         "condition": cell.condition or None,
     }
 
 
-def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
+def cause_json(cause: Cause | None) -> dict[str, Any] | None:
     if cause is None:
         return None
     said = {"kind": cause.kind, "text": cause.text, "figures": cause.figures, "chance": cause.chance}

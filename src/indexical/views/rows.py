@@ -1,0 +1,294 @@
+"""All figures of a text: in prose, in code and formulas, and in lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from .forms import VULGAR
+from .plain import CODE, END, MARK, MATH, QUOTED, Plain
+from .spellings import (
+    ENDLESS,
+    MINUS,
+    MIXED,
+    MONEY,
+    NUMBER,
+    QUOTIENT,
+    SIDES,
+    SPACE,
+    TEN,
+    Figure,
+    Item,
+    Listed,
+    Odd,
+    exact_claim,
+    figure_of,
+    infinite,
+    one_in,
+)
+
+_BEFORE = re.compile(rf"(?P<relation>>=|<=|(?<![-=−])>|[<≤≥≈~∼≃≅≲≳{QUOTED}])\s*$")
+# What may follow a number; other signs make it another thing: `12k`, `1.2.3`, `3:45`, `0.46²`.
+_FOLLOWED = re.compile(r"\w|[.:/^'’][0-9(^]|,[0-9]|…|\s?[/⁄]\s?[0-9]")
+_SEPARATED = re.compile(r",[0-9]*\.[0-9]")
+# A number that belongs to the one before it: a product, a range.
+_EXPRESSION = re.compile(rf"(?:[0-9)%]{SPACE}?[×·⋅*/÷^−+]|[0-9][{MINUS}]){SPACE}?\(?$")
+_WORD = re.compile(rf"[^\W\d_](?:\w|{MARK})*(?:\^\([^()]*\))?|_+")
+
+
+def figures_in(plain: Plain) -> list[Item]:
+    """All figures and lists of a text, in their order; what looks like one and is none is odd."""
+    return list(_scanned(plain, 0, len(plain.text)))
+
+
+def _scanned(plain: Plain, first: int, last: int) -> Iterator[Item]:
+    text, at = plain.text, first
+    while at < last:
+        sign = text[at]
+        if sign in (CODE, MATH):
+            closing = text.find(END, at)
+            closing = last if closing < 0 else closing
+            yield from _region(plain, at, closing)
+            at = closing + 1
+            continue
+        found: Item | None = None
+        end = at + 1
+        if sign in "[(":
+            found, end = _bracket(plain, at, last)
+        elif sign.isdigit() or sign in VULGAR or sign in f".∞{MINUS}+{MONEY}":
+            found, end = _number_at(plain, at, last)
+        else:
+            word = _WORD.match(text, at)
+            end = word.end() if word is not None else end
+            if word is not None and word[0] == "masked":
+                found = Figure(plain.starts[at], plain.ends[end - 1], "masked")
+        if found is not None:
+            yield found
+        at = end
+
+
+def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
+    """The number that begins here, and where it ends; None for signs that begin none."""
+    text, before = plain.text, plain.text[:at]
+    if text[at] in f"{MINUS}+" and re.search(r"[\w)\]%]$", before):
+        return None, at + 1
+    endless = ENDLESS.match(text, at, last)
+    if endless is not None:
+        return infinite(endless, plain.starts[at], plain.ends[endless.end() - 1], False), endless.end()
+    exact = next((m for m in (p.match(text, at, last) for p in (QUOTIENT, MIXED, TEN)) if m is not None), None)
+    number = NUMBER.match(text, at, last)
+    found = exact or number
+    if found is None:
+        return (None, at + 1) if not text[at].isdigit() else _odd(plain, at, at + 1, "")
+    end = found.end()
+    if exact is number is None or (_FOLLOWED.match(text, end) and not _SEPARATED.match(text, end)):
+        return _odd(plain, at, end, "")
+    if _EXPRESSION.search(before):
+        return _odd(plain, at, end, "it belongs to the number before it: write what comes out, behind =")
+    if exact is not None:
+        claim = exact_claim(exact[0])
+        start, stop = plain.part(at, end).span
+        if claim is None or re.search(r"[0-9][ \u00a0]$", before):
+            return _odd(plain, at, end, "this may be a sum or two figures: write 3/2")
+        return Figure(start, stop, claim, exact=True), end
+    said = _BEFORE.search(before)
+    relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
+    return figure_of(plain, found, relation, False), end
+
+
+def _odd(plain: Plain, at: int, end: int, reason: str) -> tuple[Odd, int]:
+    """What begins like a number and goes on as something else, up to the next space."""
+    more = re.compile(rf"[^\s,;|{CODE}{MATH}{END}]*[^\s,;.|!?)\]*_{CODE}{MATH}{END}]").match(plain.text, end)
+    end = end if more is None else more.end()
+    start, stop = plain.part(at, end).span
+    return Odd(start, stop, reason), end
+
+
+def _region(plain: Plain, at: int, closing: int) -> Iterator[Item]:
+    """The figures of code or a formula: what stands behind its last `=`, of each of its lines and parts."""
+    inside, kind = plain.part(at + 1, closing), plain.text[at]
+    parts = [found for part in _parts(inside, r"[,;](?=\s)|\n") if (found := _piece(part, kind)) is not None]
+    whole = _piece(inside, kind)
+    if len(parts) > 1 and (whole is None or isinstance(whole, Odd) or not any(isinstance(part, Odd) for part in parts)):
+        yield from parts
+    elif whole is not None:
+        yield whole
+
+
+def _piece(plain: Plain, kind: str) -> Item | None:
+    sides = _parts(plain, SIDES.pattern)
+    side = next((side for side in reversed(sides) if side.text), None)
+    if side is None:
+        return None
+    listed = _whole_list(side)
+    if listed is not None:
+        return listed
+    marked = Plain(kind + plain.text, [plain.span[0], *plain.starts], [plain.span[0], *plain.ends])
+    found = one_in(marked, words=True)
+    if not isinstance(found, Odd):
+        return found
+    cells, spaced = _row(side)
+    if spaced and kind == CODE and not any(isinstance(cell, Odd) for cell in cells):
+        return _padded(Listed(*side.span, tuple(cells)))
+    return replace(found, digits=False) if re.search(r"[^\W\d]|[()\[\]]", side.text) else found
+
+
+def _parts(plain: Plain, pattern: str) -> list[Plain]:
+    """The parts of a text between separators that stand in no bracket."""
+    parts, first, depth = [], 0, 0
+    found = re.compile(pattern)
+    at = 0
+    while at < len(plain.text):
+        depth += (plain.text[at] in "([{") - (plain.text[at] in ")]}")
+        cut = found.match(plain.text, at) if depth <= 0 else None
+        if cut is not None and cut.end() > at:
+            parts.append(plain.part(first, at))
+            at = first = cut.end()
+            continue
+        at += 1
+    return [*parts, plain.part(first, len(plain.text))]
+
+
+# -------------------------------------------------------------------------- lists
+
+_PASTED = re.compile(r"(?:[\w.]+\()*")
+_CLOSES = {"[": "]", "(": ")", "{": "}"}
+
+
+def _closing(text: str, at: int, last: int) -> int | None:
+    """The place of the bracket that closes the one here."""
+    depth = 0
+    for n in range(at, last):
+        depth += (text[n] in "([{") - (text[n] in ")]}")
+        if not depth:
+            return n
+    return None
+
+
+def _bracket(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
+    """The list that begins here, and where it ends. `w[2]` is an element, and none."""
+    text = plain.text
+    closing = _closing(text, at, last)
+    if closing is None:
+        return None, at + 1
+    if text[at] == "[" and at and (text[at - 1].isalnum() or text[at - 1] in f"_{MARK}"):
+        return None, closing + 1
+    if text[at] == "(":
+        grouped = NUMBER.match(text, at, last)
+        if grouped is not None and grouped["digits1"] is not None:
+            return _number_at_group(plain, grouped)
+        inside = text[at + 1 : closing]
+        is_tuple = "," in inside and (inside.count(",") > 1 or re.search(r",\s", inside))
+        if not is_tuple or (at and text[at - 1].isalnum()):
+            return None, at + 1
+    pasted = bool(re.search(r"[\w.]\($", text[:at]))
+    found = _list(plain, at, closing, pasted)
+    return (None, at + 1) if found is None else (found, closing + 1)
+
+
+def _number_at_group(plain: Plain, found: re.Match[str]) -> tuple[Item, int]:
+    return figure_of(plain, found, "", False), found.end()
+
+
+def _whole_list(plain: Plain) -> Listed | None:
+    """A text that is one list, with `tensor(…)` or parentheses around it, or a bare row of figures as NumPy has it."""
+    text = plain.text.rstrip(" .,;")
+    start = _PASTED.match(text)
+    assert start is not None
+    at = start.end()
+    while text.startswith("(", at) and text[at + 1 :].lstrip().startswith(("[", "(")):
+        at += 1 + len(text[at + 1 :]) - len(text[at + 1 :].lstrip())
+    if not text.startswith(("[", "("), at) or (text.startswith("(", at) and "," not in text):
+        return None
+    closing = _closing(text, at, len(text))
+    if closing is None or not re.fullmatch(r"(?:,[^\[\]]*)?\s*[)>\s]*", text[closing + 1 :]):
+        return None
+    return _list(plain, at, closing, bool(start[0]))
+
+
+def _list(plain: Plain, at: int, closing: int, pasted: bool) -> Listed | None:
+    """The list between two brackets; None where what stands there is no list of figures."""
+    start, end = plain.starts[at], plain.ends[closing]
+    inside = plain.part(at + 1, closing)
+    items: list[Any] = []
+    if "[" in inside.text or re.search(r"^\(.*,", inside.text, re.DOTALL):
+        for part in _nested(inside):
+            if part is None:
+                return None
+            first = part.text[:1]
+            if first in _CLOSES and part.text.endswith(_CLOSES[first]):
+                items.append(_list(part, 0, len(part.text) - 1, pasted))
+            else:
+                items.append(one_in(part, listed=True))
+        if items and isinstance(items[-1], Listed) and not items[-1].items and len(items) > 1:
+            items.pop()  # LaTeX may end the last row as all others.
+    else:
+        rows = _parts(inside, ";")
+        cells = [_row(row) for row in rows]
+        if len(rows) > 1 and any(len(found) > 1 for found, _ in cells):
+            items = [Listed(*row.span, tuple(found)) for row, (found, _) in zip(rows, cells, strict=True)]
+        else:
+            items = [cell for found, _ in cells for cell in found]
+        pasted = pasted or any(spaced for _, spaced in cells)
+    found = Listed(start, end, tuple(items))
+    known = [cell for cell in found.cells if isinstance(cell, Figure)]
+    if not known:
+        return found if not inside.text else None
+    return _padded(found) if pasted else found
+
+
+def _nested(inside: Plain) -> Iterator[Plain | None]:
+    """The lists of a list; None for what stands between two of them and is no separator."""
+    at = 0
+    text = inside.text
+    while at < len(text):
+        if text[at] in ",; \n\t\r":
+            at += 1
+            continue
+        if text[at] in _CLOSES:
+            closing = _closing(text, at, len(text))
+            if closing is None:
+                yield None
+                return
+            yield inside.part(at, closing + 1)
+            at = closing + 1
+            continue
+        if text.startswith(("…", "..."), at):
+            size = 1 if text[at] == "…" else 3
+            yield inside.part(at, at + size)
+            at += size
+            continue
+        yield None
+        return
+
+
+def _row(row: Plain) -> tuple[list[Figure | Odd | None], bool]:
+    """The cells of a row, and whether spaces alone stand between them."""
+    if not row.text:
+        return [], False
+    parts = _parts(row, ",")
+    spaced = len(parts) == 1 and bool(re.search(r"\S\s+\S", row.text)) and isinstance(one_in(row, listed=True), Odd)
+    if spaced:
+        parts = _parts(row, r"\s+")
+    return [one_in(part, listed=True) for part in parts], spaced
+
+
+def _padded(found: Listed) -> Listed:
+    """A list as a library prints it: to as many places as its longest figure has, with zeros at the end left out."""
+    known = [cell for cell in found.cells if isinstance(cell, Figure) and cell.spelling is not None]
+    pointed = [cell for cell in known if "." in cell.claim and "e" not in cell.claim and "±" not in cell.claim]
+    if not pointed:
+        return found
+    most = max(2, *(cell.spelling.places for cell in pointed if cell.spelling))
+
+    def padded(item: Any) -> Any:
+        if isinstance(item, Listed):
+            return replace(item, items=tuple(map(padded, item.items)))
+        if item in pointed:
+            missing = "0" * (most - item.spelling.places)
+            return replace(item, claim=item.claim + missing, spelling=replace(item.spelling, places=most))
+        return item
+
+    return replace(found, items=tuple(map(padded, found.items)))
