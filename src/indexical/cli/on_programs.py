@@ -274,16 +274,21 @@ ON_PROGRAMS = (
         "readings:verify_command",
         "every published figure, of a program or a page: it holds, or fails with the exact value beside it",
         (
-            "Check every `expect` of programs, exactly and figure by figure. Of a page in Markdown, check the "
-            "figures that a comment ties to a program on it: `0.58 <!-- ix: weights[2, 2] -->` in the text, "
-            "`<!-- ix: weights -->` above a table."
+            "Check every `expect` of programs, exactly and figure by figure. Of a page in Markdown or HTML and of a "
+            "notebook, check the figures that a comment ties to a program on it: `0.58 <!-- ix: weights[2, 2] -->` in "
+            "the text, `<!-- ix: weights -->` above a table, a formula or a block of code, and `# ix: weights` in a "
+            "cell for what it prints."
         ),
         (
             "Exits 1 where a figure fails that the rounding of printed inputs does not explain (with --strict, "
             "also where it does), so that a build of documentation fails. example: ix verify docs/*.md"
         ),
         (
-            given("files FILE", "programs, or pages that end in .md; - reads standard input", nargs="+"),
+            given(
+                "files FILE",
+                "programs, or pages that end in .md, .html or .ipynb; - reads standard input",
+                nargs="+",
+            ),
             flag("--strict", "what rounding explains fails too"),
             *FIGURES,
             FORMAT,

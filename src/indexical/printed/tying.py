@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -103,11 +104,21 @@ class Page:
     def tie(self, program: Program, name: Cell, found: list[Figure | None], elements: list[str]) -> None:
         """Tie figures to elements, in their order; None claims nothing."""
         pairs = [(figure, element) for figure, element in zip(found, elements, strict=True) if figure is not None]
-        figures, references = tuple(figure for figure, _ in pairs), tuple(reference for _, reference in pairs)
+        figures, references = tuple(self.whole_of(figure) for figure, _ in pairs), tuple(each for _, each in pairs)
         together, shape = "", self.shape(program, name)
         if references == tuple(self.elements(program, name)) and shape:
             together = self.whole(program, name)
         program.tied.append(Tied(figures, references, together, shape))
+
+    def whole_of(self, figure: Figure) -> Figure:
+        """A figure with all of its groups, where a formula has some: `\\mathrm{e}^{2}`, and not `e}^{2}`."""
+        start, end, text = figure.start, figure.end, self.source.text
+        while text[start:end].count("{") > text[start:end].count("}") and text.startswith("}", end):
+            end += 1
+        if text[start:end].count("}") > text[start:end].count("{"):
+            opened = re.search(r"(?:\\[A-Za-z]+\s*)?\{$", text[:start])
+            start = opened.start() if opened is not None else start
+        return replace(figure, start=start, end=end) if figure.is_formula else figure
 
     def shape(self, program: Program, name: Cell) -> tuple[int, ...]:
         """The sizes of what a name leaves open."""
@@ -130,6 +141,8 @@ class Page:
         items = figures_in(mark.before)
         name = mark.names[0]
         if items and not _rest(mark.before, items[-1].end):
+            if count == 1 and _is_reference(mark.before, items):
+                items.pop()
             last = items[-1]
             if isinstance(last, Listed):
                 return self.cells_of(last, name, count)
@@ -376,6 +389,16 @@ def _rest(plain: Plain, start: int | None, end: int | None = None) -> str:
         if (start is None or first >= start) and (end is None or first < end)
     ]
     return "".join(kept).strip(f"{AROUND}<>≤≥" if start is None else AROUND)
+
+
+def _is_reference(plain: Plain, items: list[Item]) -> bool:
+    """Whether the last item is `[3]` behind a figure: a note, or a reference to what is cited."""
+    *_, before, last = [None, *items]
+    if not isinstance(last, Listed) or not isinstance(before, Figure) or len(last.cells) != 1:
+        return False
+    (cell,) = last.cells
+    whole = isinstance(cell, Figure) and cell.spelling is not None and cell.claim.isdecimal()
+    return whole and not _between(plain, before.end, last.start)
 
 
 def _between(plain: Plain, start: int, end: int) -> str:

@@ -111,7 +111,9 @@ def _bare(found: Form) -> Form:
 def _expression(found: Form) -> str:
     match found:
         case ("number", text):
-            return text if "." in text else f"{text}.0"
+            plain = text.lstrip("0") or "0"
+            plain = f"0{plain}" if plain.startswith(".") else plain
+            return plain if "." in plain else f"{plain}.0"
         case ("e",):
             return "exp(1.0)"
         case ("π",):

@@ -207,12 +207,17 @@ _TRANSPOSED = re.compile(
 )
 
 
+# Groups are not nested deeper than this.
+_DEEPEST = 64
+
+
 class _Formula:
     """Writes a formula of LaTeX as plain signs: `\\frac{1}{2}` as `(1)/(2)`, a matrix as a list of lists."""
 
     def __init__(self, cell: Cell, out: Plain) -> None:
         self.text, self.start, self.out, self.at = cell.text, cell.start, out, 0
         self.lists: list[bool] = []  # For each environment around here, whether it is a matrix.
+        self.depth = 0
 
     def read(self) -> None:
         while self.at < len(self.text):
@@ -223,6 +228,15 @@ class _Formula:
 
     def one(self) -> None:
         """Read a sign, a command or a group."""
+        if self.depth > _DEEPEST:
+            self.at = len(self.text)
+            self.out.add(MARK, self.start + self.at, self.start + self.at)
+            return
+        self.depth += 1
+        self._one()
+        self.depth -= 1
+
+    def _one(self) -> None:
         first = self.at
         token = _TOKEN.match(self.text, first)
         assert token is not None
@@ -254,11 +268,11 @@ class _Formula:
         """Read up to the brace that closes a group."""
         while self.at < len(self.text) and self.text[self.at] != "}":
             self.one()
-        self.at += 1
+        self.at = min(self.at + 1, len(self.text))
 
     def argument(self) -> None:
         self.spaces()
-        if self.at < len(self.text):
+        if self.at < len(self.text) and self.text[self.at] != "}":
             self.one()
 
     def skip(self) -> None:

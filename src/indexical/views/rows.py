@@ -31,10 +31,19 @@ from .spellings import (
 
 _BEFORE = re.compile(rf"(?P<relation>>=|<=|(?<![-=−])>|[<≤≥≈~∼≃≅≲≳{QUOTED}])\s*$")
 # What may follow a number; other signs make it another thing: `12k`, `1.2.3`, `3:45`, `0.46²`.
-_FOLLOWED = re.compile(r"\w|[.:/^'’][0-9(^]|,[0-9]|…|\s?[/⁄]\s?[0-9]")
+_FOLLOWED = re.compile(r"\w|[.:/^'’][0-9(^√π]|,[0-9]|…|√|\s?[/⁄]\s?[0-9]")
 _SEPARATED = re.compile(r",[0-9]*\.[0-9]")
-# A number that belongs to the one before it: a product, a range.
-_EXPRESSION = re.compile(rf"(?:[0-9)%]{SPACE}?[×·⋅*/÷^−+]|[0-9][{MINUS}]){SPACE}?\(?$")
+# What belongs to something before it: to a product, a sum, a range, or a sign that stands apart.
+_EXPRESSION = re.compile(
+    rf"(?:[\w)%]{SPACE}?[×·⋅*/÷^]|[0-9)%]{SPACE}?[−+]|[0-9]{SPACE}?[xX]|[0-9][{MINUS}]|[±∓]|\w{SPACE}−(?={SPACE})){SPACE}?\(?$"
+    rf"|{MATH}\s*[{MINUS}]\s*{END}$"
+)
+# Roots and multiples of π, which prose has as code has them.
+_ROOT = re.compile(rf"[{MINUS}]?(?:[0-9]+{SPACE}?)?(?:√(?:[0-9]+|\([^()]*\))|π)(?:[·*/^][0-9√π]+)*")
+# Lists are not nested deeper than this.
+_DEEPEST = 32
+# So far back is looked for what belongs to a number.
+_BACK = 40
 _WORD = re.compile(rf"[^\W\d_](?:\w|{MARK})*(?:\^\([^()]*\))?|_+")
 
 
@@ -57,7 +66,7 @@ def _scanned(plain: Plain, first: int, last: int) -> Iterator[Item]:
         end = at + 1
         if sign in "[(":
             found, end = _bracket(plain, at, last)
-        elif sign.isdigit() or sign in VULGAR or sign in f".∞{MINUS}+{MONEY}":
+        elif sign.isdigit() or sign in VULGAR or sign in f".∞√π{MINUS}+{MONEY}":
             found, end = _number_at(plain, at, last)
         else:
             word = _WORD.match(text, at)
@@ -71,30 +80,31 @@ def _scanned(plain: Plain, first: int, last: int) -> Iterator[Item]:
 
 def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     """The number that begins here, and where it ends; None for signs that begin none."""
-    text, before = plain.text, plain.text[:at]
+    text, before = plain.text, plain.text[max(0, at - _BACK) : at]
     if text[at] in f"{MINUS}+" and re.search(r"[\w)\]%]$", before):
         return None, at + 1
     endless = ENDLESS.match(text, at, last)
     if endless is not None:
         return infinite(endless, plain.starts[at], plain.ends[endless.end() - 1], False), endless.end()
-    exact = next((m for m in (p.match(text, at, last) for p in (QUOTIENT, MIXED, TEN)) if m is not None), None)
-    number = NUMBER.match(text, at, last)
-    found = exact or number
+    exact = next((m for m in (p.match(text, at, last) for p in (_ROOT, QUOTIENT, MIXED, TEN)) if m is not None), None)
+    found = exact or NUMBER.match(text, at, last)
     if found is None:
         return (None, at + 1) if not text[at].isdigit() else _odd(plain, at, at + 1, "")
     end = found.end()
-    if exact is number is None or (_FOLLOWED.match(text, end) and not _SEPARATED.match(text, end)):
+    if _FOLLOWED.match(text, end) and not _SEPARATED.match(text, end):
         return _odd(plain, at, end, "")
     if _EXPRESSION.search(before):
-        return _odd(plain, at, end, "it belongs to the number before it: write what comes out, behind =")
+        return _odd(plain, at, end, "it belongs to what stands before it: put what comes out behind =, a sign next to it")
+    said = _BEFORE.search(before)
+    relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
     if exact is not None:
         claim = exact_claim(exact[0])
         start, stop = plain.part(at, end).span
         if claim is None or re.search(r"[0-9][ \u00a0]$", before):
             return _odd(plain, at, end, "this may be a sum or two figures: write 3/2")
+        if relation and relation in "<=>=≤≥≲≳":
+            return _odd(plain, at, end, "a bound is written as a decimal")
         return Figure(start, stop, claim, exact=True), end
-    said = _BEFORE.search(before)
-    relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
     return figure_of(plain, found, relation, False), end
 
 
@@ -122,7 +132,7 @@ def _piece(plain: Plain, kind: str) -> Item | None:
     side = next((side for side in reversed(sides) if side.text), None)
     if side is None:
         return None
-    listed = _whole_list(side)
+    listed = _whole_list(side, kind == CODE)
     if listed is not None:
         return listed
     marked = Plain(kind + plain.text, [plain.span[0], *plain.starts], [plain.span[0], *plain.ends])
@@ -162,8 +172,8 @@ def _closing(text: str, at: int, last: int) -> int | None:
     depth = 0
     for n in range(at, last):
         depth += (text[n] in "([{") - (text[n] in ")]}")
-        if not depth:
-            return n
+        if not 0 < depth <= _DEEPEST:
+            return n if not depth else None
     return None
 
 
@@ -192,8 +202,8 @@ def _number_at_group(plain: Plain, found: re.Match[str]) -> tuple[Item, int]:
     return figure_of(plain, found, "", False), found.end()
 
 
-def _whole_list(plain: Plain) -> Listed | None:
-    """A text that is one list, with `tensor(…)` or parentheses around it, or a bare row of figures as NumPy has it."""
+def _whole_list(plain: Plain, is_code: bool) -> Listed | None:
+    """A text that is one list, with `tensor(…)` or parentheses around it."""
     text = plain.text.rstrip(" .,;")
     start = _PASTED.match(text)
     assert start is not None
@@ -205,11 +215,12 @@ def _whole_list(plain: Plain) -> Listed | None:
     closing = _closing(text, at, len(text))
     if closing is None or not re.fullmatch(r"(?:,[^\[\]]*)?\s*[)>\s]*", text[closing + 1 :]):
         return None
-    return _list(plain, at, closing, bool(start[0]))
+    return _list(plain, at, closing, bool(start[0]) if is_code else None)
 
 
-def _list(plain: Plain, at: int, closing: int, pasted: bool) -> Listed | None:
-    """The list between two brackets; None where what stands there is no list of figures."""
+def _list(plain: Plain, at: int, closing: int, pasted: bool | None) -> Listed | None:
+    """The list between two brackets; None where what stands there is no list of figures. It is `pasted` where a library
+    printed it, and None of a formula never is."""
     start, end = plain.starts[at], plain.ends[closing]
     inside = plain.part(at + 1, closing)
     items: list[Any] = []
@@ -231,7 +242,7 @@ def _list(plain: Plain, at: int, closing: int, pasted: bool) -> Listed | None:
             items = [Listed(*row.span, tuple(found)) for row, (found, _) in zip(rows, cells, strict=True)]
         else:
             items = [cell for found, _ in cells for cell in found]
-        pasted = pasted or any(spaced for _, spaced in cells)
+        pasted = pasted if pasted is None else pasted or any(spaced for _, spaced in cells)
     found = Listed(start, end, tuple(items))
     known = [cell for cell in found.cells if isinstance(cell, Figure)]
     if not known:

@@ -123,7 +123,7 @@ _WITHIN = r"\s?(?:±|\+/-|\+-)\s?"
 def _pattern(digits: tuple[str, ...]) -> str:
     """A number, with all that may belong to it: in parentheses where a power of ten or a percent sign follows."""
     numeral = "|".join(digits)
-    tolerance = rf"(?:{_WITHIN}(?P<within{{n}}>{numeral}))"
+    tolerance = rf"(?:{_WITHIN}(?P<within{{n}}>(?:{numeral})(?:[eE][-+−]?[0-9]+)?))"
     plain = (
         rf"{_SIGN}(?P<digits{{n}}>{numeral})(?:(?P<goes_on{{n}}>…|\.\.\.)|\((?P<last{{n}}>[0-9]{{1,2}})\))?{_POWER}?"
         rf"(?:{_PARTS})?{tolerance}?(?:{_PARTS.replace('parts', 'after')})?"
@@ -142,7 +142,8 @@ QUOTIENT = re.compile(rf"[{MINUS}]?[0-9]+\s?[/⁄]\s?[0-9]+")
 MIXED = re.compile(rf"(?P<sign>[{MINUS}])?(?:(?P<whole>[0-9]+)[ \u00a0\u2009]?)?(?P<rest>[{''.join(VULGAR)}])")
 TEN = re.compile(rf"10(?:\^\(?[{MINUS}+]?[0-9]+\)?|[⁺⁻]?[{_RAISED}]+)")
 ENDLESS = re.compile(rf"(?P<sign>[{MINUS}+])?(?:∞|inf(?:inity)?\b)", re.IGNORECASE)
-SIDES = re.compile(r"(?<![<>!=:])==?(?![=>])|:=|[≈≃≅∼→⇒≡]|->|=>|(?<=\s)~|:(?=\s|$)")
+SIDES = re.compile(r"(?<![-=−])>=?|<=?(?!-)|[≤≥≲≳]|(?<![<>!=:])==?(?![=>])|:=|[≈≃≅∼→⇒≡]|->|=>|(?<=\s)~|:(?=\s|$)")
+_BOUNDS = (">", "<", ">=", "<=", "≥", "≤", "≳", "≲")
 _NEARLY = "≈~∼≃≅"
 # Signs that may stand around a figure, and say nothing of it.
 AROUND = f" \t\n\r*_\"'“”’()[]{{}},;:.≈~=!?†‡§¶{MONEY}{CODE}{MATH}{END}{QUOTED}{THIN}"
@@ -166,6 +167,7 @@ def figure_of(plain: Plain, found: re.Match[str], relation: str, is_formula: boo
     start, end = plain.part(found.start(), found.end()).span
     text, first, last = parts["digits"]
     digits, point, grouping = _decimal(text)
+    digits = re.sub("^0+(?=[0-9])", "", digits)
     sign = parts.get("sign", ("", found.start(), found.start()))[0]
     power = parts.get("e") or parts.get("power") or parts.get("raised")
     tens = int(power[0].translate(_ASCII)) if power else 0
@@ -191,17 +193,21 @@ def figure_of(plain: Plain, found: re.Match[str], relation: str, is_formula: boo
         grouping,
         "raised" in parts,
     )
-    tolerance = _tolerance(parts, shift, places)
+    grouped = found["digits1"] is not None
+    tolerance = _tolerance(parts, shift if grouped else shift - tens, shift - places)
     relation = "…" if "goes_on" in parts else relation
     if tolerance is None and relation in tuple(_NEARLY) and "." not in digits and not shift:
         # A whole number that is said to be near: half a unit of its last digit that is not 0.
         tolerance = Decimal(5).scaleb(len(digits) - len(digits.rstrip("0") or digits) - 1)
     relation = "" if relation in tuple(_NEARLY) else relation
-    return Figure(start, end, _claim(spelling, digits, tolerance), False, relation, spelling, is_formula)
+    claim = _claim(spelling, digits, tolerance, "e" in parts and not percent)
+    return Figure(start, end, claim, False, relation, spelling, is_formula)
 
 
 def _alike(one: str, other: str) -> bool:
     """Whether two numbers are written to as many places, as in `45.7 ± 0.1 %`."""
+    if "e" in one.lower():
+        return False
     return len(_decimal(one)[0].partition(".")[2]) == len(_decimal(other)[0].partition(".")[2])
 
 
@@ -224,19 +230,24 @@ def _decimal(text: str) -> tuple[str, str, str]:
     return "".join(groups), "," if last == "." else ".", last
 
 
-def _tolerance(parts: dict[str, tuple[str, int, int]], shift: int, places: int) -> Decimal | None:
+def _tolerance(parts: dict[str, tuple[str, int, int]], shift: int, last: int) -> Decimal | None:
+    """How far off a number may be: `0.457(1)` is off by one of its last digits."""
     if "last" in parts:
-        return Decimal(int(parts["last"][0])).scaleb(shift - places)
+        return Decimal(int(parts["last"][0])).scaleb(last)
     if "within" in parts:
-        return Decimal(_decimal(parts["within"][0])[0]).scaleb(shift)
+        digits, _, tens = parts["within"][0].lower().partition("e")
+        return Decimal(_decimal(digits)[0]).scaleb(shift + int((tens or "0").translate(_ASCII)))
     return None
 
 
-def _claim(spelling: Spelling, digits: str, tolerance: Decimal | None) -> str:
-    """A number as the language has it. One that is scaled claims half a unit of its last digit, as one with a point."""
+def _claim(spelling: Spelling, digits: str, tolerance: Decimal | None, is_literal: bool) -> str:
+    """A number as the language has it. One that is scaled claims half a unit of its last digit, as one with a point,
+    unless it is a literal of the language, `5e-3`, which is exact."""
     sign = "-" if spelling.number.is_signed() and spelling.number else ""
     literal = f"{sign}{digits}"
-    if spelling.shift:
+    if is_literal:
+        literal = f"{literal}e{spelling.shift}"
+    elif spelling.shift:
         literal = f"{literal}e{spelling.shift}"
         if "." not in digits and spelling.shift >= -20:
             literal = f"{spelling.number:f}" if spelling.shift < 0 else literal
@@ -256,14 +267,17 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     """The figure that a cell of a table or a piece of a list is; None where it claims nothing. With `words` some may
     stand in front of it, and of `1/3 ≈ 0.333` it is the last."""
     is_formula = MATH in plain.text
+    is_marked = is_formula or CODE in plain.text
     plain = plain.without(CODE + MATH + END)
     nearly = ""
     if words:
         for found in SIDES.finditer(plain.text):
             if plain.text[found.end() :].strip():
-                nearly, rest = found[0], plain.part(found.end(), len(plain.text))
+                nearly, side, rest = found[0], plain.text[: found.start()], plain.part(found.end(), len(plain.text))
         if nearly:
             plain = rest
+            if nearly in _BOUNDS and re.search(r"[0-9)%]\s*$", side):
+                return Odd(*plain.span, "it bounds the number before it")
     plain = plain.part(0, len(plain.text))
     if NOTHING.fullmatch(plain.text):
         return None
@@ -280,7 +294,9 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     if number is not None:
         return number
     exact = exact_claim(text)
-    if exact is not None:
+    if exact is not None and nearly in _BOUNDS:
+        return Odd(start, end, "a bound is written as a decimal")
+    if exact is not None and (is_marked or not _SEVERAL.fullmatch(text)):
         return Figure(start, end, exact, exact=True, is_formula=is_formula)
     if words:
         worded = re.match(r"(?:[^\W\d_]+[ \u00a0.]+)+(?=\S*\d)", text)
@@ -297,7 +313,7 @@ def _whole_number(plain: Plain, listed: bool, nearly: str, is_formula: bool) -> 
     text = plain.text
     leading = re.match(rf"(?P<relation>>=|<=|[<>≤≥{_NEARLY}≲≳])?\s*", text)
     assert leading is not None
-    relation = leading["relation"] or (nearly if nearly in tuple(_NEARLY) else "")
+    relation = leading["relation"] or (nearly if nearly in (*_NEARLY, *_BOUNDS) else "")
     for opening, closing in (("", ""), ("(", ")")):
         if text.startswith(opening, leading.end()):
             found = (_IN_LIST if listed else NUMBER).match(text, leading.end() + len(opening))
@@ -329,6 +345,10 @@ def exact_claim(text: str) -> str | None:
 _UNSURE = re.compile(
     rf"^[0-9]+\s+[0-9]+\s?[/⁄]|^[0-9.,]+[{MINUS}][0-9.,]+$|^(?!10[⁺⁻{_RAISED}])[0-9.,]+[⁺⁻{_RAISED}]+$"
 )
+
+
+# What is one number in code and in a formula, and may be two in a cell: `3 - 5`, `0.46 / 0.54`.
+_SEVERAL = re.compile(rf"[0-9.,]+(?:\s*[{MINUS}+]\s*[0-9.,]+)+|[0-9]*\.[0-9]+\s*/.*|.*/\s*[0-9]*\.[0-9]+")
 
 
 def infinite(found: re.Match[str], start: int, end: int, is_formula: bool) -> Figure:

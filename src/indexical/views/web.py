@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_right
 
 from .markdown import ATTRIBUTES, MARK, NEARLY, Block, Mark, Table, Unreadable, misspelt, named, read_table
 from .plain import Cell, Plain, code, prose
@@ -22,8 +23,8 @@ _NAME = re.compile(r"""\b(?:data-name|data-file|title)\s*=\s*["']([^"']*)["']"""
 # Where a text ends in a browser: at tags that are not within a line.
 _BLOCKS = (
     "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure footer form "
-    "h1 h2 h3 h4 h5 h6 header hr html legend li main nav ol p pre script section style table tbody td tfoot th thead tr "
-    "ul"
+    "h1 h2 h3 h4 h5 h6 header hr html legend li main nav ol p pre script section style table tbody td tfoot th thead "
+    "tr ul"
 )
 _EDGE = re.compile(rf"</?(?:{'|'.join(_BLOCKS.split())})\b{ATTRIBUTES}>", re.IGNORECASE)
 _AROUND = re.compile(rf"<div\b({ATTRIBUTES})>(?:\s|<button\b.*?</button>|<span\b{ATTRIBUTES}></span>)*$")
@@ -51,7 +52,9 @@ def read_html(text: str) -> tuple[list[Block], list[Mark]]:
     for nearly in NEARLY.finditer(text):
         if not _within(nearly.start(), hidden) and not MARK.match(text, nearly.start()):
             raise misspelt(nearly.start(), nearly.end())
-    marks = [_mark(text, found, before) for before, found in zip([None, *comments], comments, strict=False)]
+    edges = [0, *(edge.end() for edge in _EDGE.finditer(text))]
+    since = [0, *(found.end() for found in comments)]
+    marks = [_mark(text, found, edges, before) for found, before in zip(comments, since, strict=False)]
     return blocks, marks
 
 
@@ -117,10 +120,10 @@ def _text(inside: Cell) -> Plain:
     return found
 
 
-def _mark(text: str, found: re.Match[str], comment_before: re.Match[str] | None) -> Mark:
+def _mark(text: str, found: re.Match[str], edges: list[int], since: int) -> Mark:
+    """A comment; the texts before and after it go to the nearest `edges`."""
     file, names = named(found, 0)
-    edges = [edge.end() for edge in _EDGE.finditer(text, 0, found.start())]
-    first = edges[-1] if edges else 0
+    first = edges[bisect_right(edges, found.start()) - 1]
     edge = _EDGE.search(text, found.end())
     last = edge.start() if edge is not None else len(text)
     before = prose(Cell(text[first : found.start()], first), is_html=True)
@@ -128,7 +131,6 @@ def _mark(text: str, found: re.Match[str], comment_before: re.Match[str] | None)
     table, under = None, None
     if not before.text.strip() and not after.text.strip():
         table, under = _under(text, found.end())
-    since = comment_before.end() if comment_before is not None else 0
     return Mark(file, names, found.start(), found.end(), before, after, max(since, first), table, under)
 
 
