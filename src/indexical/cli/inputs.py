@@ -21,8 +21,8 @@ from ..saving import replacing
 from .words import Usage, beside, meant, sizes_in
 
 
-def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
-    """The arrays of `--input`."""
+def given_arrays(program: Program | None, specifications: list[str]) -> dict[str, Any]:
+    """The arrays of `--input`; of a file with several, those that the program takes, or all."""
     arrays: dict[str, Any] = {}
     for specification in specifications:
         name, _, path = specification.rpartition("=")
@@ -34,7 +34,8 @@ def given_arrays(program: Program, specifications: list[str]) -> dict[str, Any]:
             if name and name not in loaded:
                 known = meant(name, loaded) or f"; it has {', '.join(loaded)}"
                 raise Usage(f"--input {specification}: {path} has no array `{name}`{known}")
-            arrays.update({key: array for key, array in entries.items() if key in program.inputs or key == name})
+            taken = entries if program is None else (*program.inputs, name)
+            arrays.update({key: array for key, array in entries.items() if key in taken})
         else:
             arrays[name] = loaded
     return arrays

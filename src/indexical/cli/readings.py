@@ -49,7 +49,8 @@ def verify_command(options: Namespace) -> int:
     reports: list[dict[str, Any]] = []
     for file in options.files:
         if is_page(file):
-            page = verify_page(file, options.strict, **written(options.value))
+            arrays = {**given_arrays(None, options.input), **written(options.value)}
+            page = verify_page(file, options.strict, **arrays)
             failed |= not page
             if options.format == "json":
                 reports.append(page.to_json())

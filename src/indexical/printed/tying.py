@@ -17,7 +17,7 @@ from ..ir import nodes as ir
 from ..source import Source, Span
 from ..views.cells import Part
 from ..views.markdown import Block, Mark, Table
-from ..views.plain import CODE, MARK, MATH, Cell, Plain
+from ..views.plain import CODE, END, MARK, MATH, Cell, Plain
 from ..views.rows import figures_in
 from ..views.spellings import AROUND, Figure, Item, Listed, Odd, one_in
 from .programs import Checked, Program, Tied, split
@@ -140,7 +140,7 @@ class Page:
         """So many figures that stand right before a comment, or right behind it."""
         items = figures_in(mark.before)
         name = mark.names[0]
-        if items and not _rest(mark.before, items[-1].end):
+        if items and not _rest(mark.before, _reach(mark.before, items[-1])[1]):
             if count == 1 and _is_reference(mark.before, items):
                 items.pop()
             last = items[-1]
@@ -150,7 +150,7 @@ class Page:
                 raise self.odd(last)
             return self.in_a_row(mark, items, count)
         items = figures_in(mark.after)
-        if items and not _rest(mark.after, None, items[0].start):
+        if items and not _rest(mark.after, None, _reach(mark.after, items[0])[0]):
             first = items[0]
             if isinstance(first, Listed):
                 return self.cells_of(first, name, count)
@@ -185,7 +185,7 @@ class Page:
         several = "a figure" if count == 1 else f"{count} figures"
         message = f"`{mark.names[0].text}` is {several}, and none stands beside this comment"
         help = _BESIDE
-        rest = _rest(mark.before, items[-1].end if items else mark.since)
+        rest = _rest(mark.before, _reach(mark.before, items[-1])[1] if items else mark.since)
         if items or MARK in rest:
             if MARK in rest:
                 help = "a formula is read where it is written in LaTeX"
@@ -379,6 +379,16 @@ class Wrong(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:
         self.diagnostic = diagnostic
         super().__init__(diagnostic.message)
+
+
+def _reach(plain: Plain, item: Item) -> tuple[int, int]:
+    """From where to where a figure reaches, with the code or the formula that it stands in."""
+    first = next((at for at, start in enumerate(plain.starts) if start >= item.start), 0)
+    opened = max(plain.text.rfind(CODE, 0, first + 1), plain.text.rfind(MATH, 0, first + 1))
+    closed = plain.text.find(END, opened)
+    if opened < 0 or closed < first:
+        return item.start, item.end
+    return plain.starts[opened], plain.ends[closed]
 
 
 def _rest(plain: Plain, start: int | None, end: int | None = None) -> str:

@@ -94,7 +94,7 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     if _FOLLOWED.match(text, end) and not _SEPARATED.match(text, end):
         return _odd(plain, at, end, "")
     if _EXPRESSION.search(before):
-        return _odd(plain, at, end, "it belongs to what stands before it: put what comes out behind =, a sign next to it")
+        return _odd(plain, at, end, "it belongs to what stands before it: put what comes out behind =, a sign by it")
     said = _BEFORE.search(before)
     relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
     if exact is not None:
@@ -135,6 +135,9 @@ def _piece(plain: Plain, kind: str) -> Item | None:
     listed = _whole_list(side, kind == CODE)
     if listed is not None:
         return listed
+    scalar = _SCALAR.fullmatch(side.text) if kind == CODE else None
+    if scalar is not None:
+        return one_in(side.part(scalar.start(1), scalar.end(1)), listed=True)
     marked = Plain(kind + plain.text, [plain.span[0], *plain.starts], [plain.span[0], *plain.ends])
     found = one_in(marked, words=True)
     if not isinstance(found, Odd):
@@ -164,6 +167,7 @@ def _parts(plain: Plain, pattern: str) -> list[Plain]:
 # -------------------------------------------------------------------------- lists
 
 _PASTED = re.compile(r"(?:[\w.]+\()*")
+_SCALAR = re.compile(r"(?:\w+\.)*(?:tensor|[aA]rray|[bu]?float\d*|u?int\d*)\(([^()\[\],]*)(?:,[^()]*)?\)")
 _CLOSES = {"[": "]", "(": ")", "{": "}"}
 
 
