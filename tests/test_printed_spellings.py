@@ -119,7 +119,7 @@ PLACES = {
 
 
 # Between a comment and the figure behind it stand no words.
-CASES = [(place, *each) for place in PLACES for each in SPELLINGS if place != "before" or each[1][:2] not in ("is", "~~")]
+CASES = [(at, *each) for at in PLACES for each in SPELLINGS if at != "before" or each[1][:2] not in ("is", "~~")]
 
 
 @pytest.mark.sampled(5)
