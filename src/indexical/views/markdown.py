@@ -65,6 +65,8 @@ Lines = list[tuple[int, str]]
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})\s*\{?\.?(\w*)\}?[ \t]*([^\n]*)")
 _QUOTED = re.compile(r"^[ \t]*(?:>[ \t]?)+")
+# Of a longer paragraph, so many characters before a comment are read.
+_FARTHEST = 20_000
 MARK = re.compile(r"<!--\s*ix:\s*(.*?)\s*-->")
 # A comment that is nearly one: without the colon, in capitals, or that does not end on its line.
 NEARLY = re.compile(r"<!--\s*[iI][xX]\b(?:(?!-->)[^\n])*")
@@ -180,7 +182,8 @@ def _before(lines: Lines, at: int, column: int) -> Cell:
     around = [line for _, line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
     alone = not any(_QUOTED.match(line) for line in around)
     plain = "".join(_unquoted(part, alone) for part in parts)
-    return Cell(re.sub(r"<!--.*?-->", lambda found: " " * len(found[0]), plain), lines[first][0])
+    cut = max(0, len(plain) - _FARTHEST)
+    return Cell(re.sub(r"<!--.*?-->", lambda found: " " * len(found[0]), plain[cut:]), lines[first][0] + cut)
 
 
 def _unquoted(line: str, alone: bool = False) -> str:

@@ -36,12 +36,15 @@ _SEPARATED = re.compile(r",[0-9]*\.[0-9]")
 # What belongs to something before it: to a product, a sum, a range, or a sign that stands apart.
 _EXPRESSION = re.compile(
     rf"(?:[\w)%]{SPACE}?[×·⋅*/÷^]|[0-9)%]{SPACE}?[−+]|[0-9]{SPACE}?[xX]|[0-9][{MINUS}]|[±∓]|\w{SPACE}−(?={SPACE})){SPACE}?\(?$"
-    rf"|{MATH}\s*[{MINUS}]\s*{END}$"
+    rf"|{MATH}\s*[{MINUS}]\s*{END}$|[=≈~∼<>≤≥(\[,;:]{SPACE}*[{MINUS}]{SPACE}$"
 )
 # Roots and multiples of π, which prose has as code has them.
 _ROOT = re.compile(rf"[{MINUS}]?(?:[0-9]+{SPACE}?)?(?:√(?:[0-9]+|\([^()]*\))|π)(?:[·*/^][0-9√π]+)*")
 # Lists are not nested deeper than this.
 _DEEPEST = 32
+_GOES_ON = re.compile(
+    rf"(?:[^\s,;|{CODE}{MATH}{END}]|,(?=[0-9]))*(?:[^\s,;.|!?)\]*_{CODE}{MATH}{END}])"
+)
 # So far back is looked for what belongs to a number.
 _BACK = 40
 _WORD = re.compile(rf"[^\W\d_](?:\w|{MARK})*(?:\^\([^()]*\))?|_+")
@@ -81,7 +84,7 @@ def _scanned(plain: Plain, first: int, last: int) -> Iterator[Item]:
 def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     """The number that begins here, and where it ends; None for signs that begin none."""
     text, before = plain.text, plain.text[max(0, at - _BACK) : at]
-    if text[at] in f"{MINUS}+" and re.search(r"[\w)\]%]$", before):
+    if text[at] in f"{MINUS}+." and re.search(r"[\w)\]%]$", before):
         return None, at + 1
     endless = ENDLESS.match(text, at, last)
     if endless is not None:
@@ -93,7 +96,7 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     end = found.end()
     if _FOLLOWED.match(text, end) and not _SEPARATED.match(text, end):
         return _odd(plain, at, end, "")
-    if _EXPRESSION.search(before):
+    if _EXPRESSION.search(before) or _is_glued(before):
         return _odd(plain, at, end, "it belongs to what stands before it: put what comes out behind =, a sign by it")
     said = _BEFORE.search(before)
     relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
@@ -108,9 +111,21 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     return figure_of(plain, found, relation, False), end
 
 
+def _is_glued(before: str) -> bool:
+    """Whether what stands right before a number, with no space between, makes it a part of something else."""
+    if before.endswith((".", ",")):
+        return not before[-2:-1].isalpha() and not (before.endswith(",") and before[-2:-1].isalnum())
+    if before[-1:].isalnum() or before.endswith(tuple("×·⋅^√%∞±∓…\\/")):
+        return True
+    opened = before.rstrip("([{\"'“‘*_")
+    if opened != before:
+        return opened[-1:].isdigit() or opened.endswith(tuple(f".%∞…{END}"))
+    return before.endswith(END) or (before.endswith((")", "]", "}")) and any(s.isdigit() for s in before.split()[-1]))
+
+
 def _odd(plain: Plain, at: int, end: int, reason: str) -> tuple[Odd, int]:
     """What begins like a number and goes on as something else, up to the next space."""
-    more = re.compile(rf"[^\s,;|{CODE}{MATH}{END}]*[^\s,;.|!?)\]*_{CODE}{MATH}{END}]").match(plain.text, end)
+    more = _GOES_ON.match(plain.text, end)
     end = end if more is None else more.end()
     start, stop = plain.part(at, end).span
     return Odd(start, stop, reason), end
