@@ -42,7 +42,7 @@ def on_the_web(tmp_path: Path, text: str, block: str = BLOCK) -> Any:
         "<!-- ix: weights -->\n<pre>tensor([0.0900, 0.2447, 0.6652])</pre>",
         "<!-- ix: weights -->\n<p>$$ \\begin{bmatrix} 0.09 \\\\ 0.24 \\\\ 0.67 \\end{bmatrix} $$</p>",
         '<p><span class="katex"><span class="katex-mathml"><math><mn>0.24</mn><annotation encoding="application/x-tex">'
-        'w \\approx 0.24</annotation></math></span><span class="katex-html"><span>0.24</span></span></span>'
+        'w \\approx 0.24</annotation></math></span><span class="katex-html"><span>0.25</span></span></span>'
         "<!-- ix: weights[1] --></p>",
         "<script>x = '<!-- ix: nothing -->';</script><p>0.09 <!-- ix: weights[0] --></p>",
     ],
