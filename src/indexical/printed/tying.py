@@ -216,7 +216,8 @@ class Page:
     def claim_under(self, mark: Mark, under: Plain) -> None:
         """The figures of what stands under a comment: names take them in their order, and leave none over."""
         items = figures_in(under)
-        whole = under.text.startswith((CODE, MATH))
+        plain = under.text.strip(" \n.,;:")
+        whole = plain.startswith((CODE, MATH)) and plain.endswith(END)
         taken = 0
         for name in mark.names:
             program = self.program_of(mark, name)
@@ -398,7 +399,10 @@ def _rest(plain: Plain, start: int | None, end: int | None = None) -> str:
         for sign, first in zip(plain.text, plain.starts, strict=True)
         if (start is None or first >= start) and (end is None or first < end)
     ]
-    return "".join(kept).strip(f"{AROUND}<>≤≥" if start is None else AROUND)
+    if start is not None:
+        return "".join(kept).strip(AROUND)
+    # A figure behind a comment is one with it: the end of a sentence, or of a part of one, does not come between.
+    return "".join(kept).strip("".join(sign for sign in f"{AROUND}<>≤≥" if sign not in ",;.:!?)]}"))
 
 
 def _is_reference(plain: Plain, items: list[Item]) -> bool:
