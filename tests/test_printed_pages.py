@@ -145,6 +145,8 @@ LOADED = code_cell("%load_ext indexical\nimport indexical as ix\n!pip list\n")
         [MAGIC, code_cell("w  # ix: weights", result("array([0.09003057, 0.24472847, 0.66524096])"))],
         [MAGIC, code_cell("print(w)\n# ix: weights", stream("[0.09003057 0.24472847 0.66524096]\n"))],
         [MAGIC, code_cell("# ix: weights\nw", result("tensor([0.0900,\n        0.2447, 0.6652])"))],
+        [MAGIC, code_cell("# ix: weights", result("{'w': array([0.0900, 0.2447, 0.6652], dtype=float32)}"))],
+        [MAGIC, code_cell("# ix: scores, weights", result("(array([1., 2., 3.]), array([0.09, 0.24, 0.67]))"))],
         [MAGIC, code_cell("# ix: total, weights[0]\n…", stream("total: -6.0\n"), stream("w = 0.090\n"))],
         [MAGIC, code_cell("# ix: total\nprint(1)\n# ix: weights[0]", stream("-6.0\n"), result("np.float64(0.0900)"))],
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -138,12 +139,12 @@ class Program:
             pairs = list(zip(tied.figures, tied.references, strict=True))
             plain = all(not figure.relation and "±" not in figure.claim for figure in tied.figures)
             if tied.together and plain:
-                claims = _nested([figure.claim for figure in tied.figures], tied.shape)
+                claims = _nested([_literal(figure) for figure in tied.figures], tied.shape)
                 yield f"expect {tied.together} == {claims};", pairs
                 continue
             for figure, reference in pairs:
                 if not figure.relation or (figure.relation in _LENIENT and not self.goes_on(figure, reference)):
-                    yield f"expect {reference} == {figure.claim};", [(figure, reference)]
+                    yield f"expect {reference} == {_literal(figure)};", [(figure, reference)]
 
     def verified(self, claims: list[tuple[str, list[tuple[Figure, str]]]]) -> tuple[Claim, ...]:
         """The verdicts on the claims of the program and on these. An error in one of these is shown at its figure."""
@@ -255,6 +256,11 @@ _RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def _is_number(value: Value) -> bool:
     return not value.symbols and not isinstance(value.number, bool)
+
+
+def _literal(figure: Figure) -> str:
+    """What a figure claims, with a digit behind each point: libraries print `1.` for 1.0."""
+    return re.sub(r"(?<=[0-9])\.(?![0-9])", ".0", figure.claim)
 
 
 def _nested(claims: list[str], shape: tuple[int, ...]) -> str:

@@ -95,9 +95,10 @@ _IN_MARKDOWN = {
     "escaped": r"\\(?P<escaped_text>[!-/:-@\[-`{-~])",
     "emphasis": r"(?<![\w)\]}*_])[*_]{1,3}(?=\S)|(?<=[^\s*_])[*_]{1,3}(?![\w(*_])",
 }
-_HTML = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _ANYWHERE.items()), re.DOTALL)
+_HTML = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _ANYWHERE.items()), re.DOTALL | re.IGNORECASE)
 _MARKDOWN = re.compile(
-    "|".join(f"(?P<{name}>{pattern})" for name, pattern in {**_IN_MARKDOWN, **_ANYWHERE}.items()), re.DOTALL
+    "|".join(f"(?P<{name}>{pattern})" for name, pattern in {**_IN_MARKDOWN, **_ANYWHERE}.items()),
+    re.DOTALL | re.IGNORECASE,
 )
 # Tags that break a line of text apart; others stand within a word.
 _BREAKS = frozenset("br p div li ul ol td th tr table h1 h2 h3 h4 h5 h6 hr blockquote pre section figure".split())

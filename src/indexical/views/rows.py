@@ -27,6 +27,7 @@ from .spellings import (
     figure_of,
     infinite,
     one_in,
+    reason_for,
 )
 
 _BEFORE = re.compile(rf"(?P<relation>>=|<=|(?<![-=−])>|[<≤≥≈~∼≃≅≲≳{QUOTED}])\s*$")
@@ -127,8 +128,8 @@ def _odd(plain: Plain, at: int, end: int, reason: str) -> tuple[Odd, int]:
     """What begins like a number and goes on as something else, up to the next space."""
     more = _GOES_ON.match(plain.text, end)
     end = end if more is None else more.end()
-    start, stop = plain.part(at, end).span
-    return Odd(start, stop, reason), end
+    found = plain.part(at, end)
+    return Odd(*found.span, reason or reason_for(found.text)), end
 
 
 def _region(plain: Plain, at: int, closing: int) -> Iterator[Item]:
@@ -138,8 +139,22 @@ def _region(plain: Plain, at: int, closing: int) -> Iterator[Item]:
     whole = _piece(inside, kind)
     if len(parts) > 1 and (whole is None or isinstance(whole, Odd) or not any(isinstance(part, Odd) for part in parts)):
         yield from parts
+    elif isinstance(whole, Odd) and kind == CODE:
+        yield from _lists(plain, at + 1, closing) or [whole]
     elif whole is not None:
         yield whole
+
+
+def _lists(plain: Plain, at: int, last: int) -> list[Item]:
+    """The lists of a dict or a tuple, as Python prints it."""
+    found: list[Item] = []
+    while (at := plain.text.find("[", at, last)) >= 0:
+        each, end = None, at + 1
+        if _BEFORE_LIST.search(plain.text[max(0, at - _BACK) : at]):
+            each, end = _bracket(plain, at, last)
+        found += [each] if isinstance(each, Listed) else []
+        at = end
+    return found
 
 
 def _piece(plain: Plain, kind: str) -> Item | None:
@@ -181,7 +196,9 @@ def _parts(plain: Plain, pattern: str) -> list[Plain]:
 
 # -------------------------------------------------------------------------- lists
 
-_PASTED = re.compile(r"(?:[\w.]+\()*")
+_PASTED = re.compile(r"(?:(?:\w+\.)*(?:tensor|[aA]rray|asarray|matrix|Parameter|list|tuple)\()*")
+# What may stand before a list among other things: its name in a dict, the commas of a tuple, the call that makes it.
+_BEFORE_LIST = re.compile(rf"(?:^|[\s:,{{=]|(?<!\w)\(|(?<!\w){_PASTED.pattern[:-1]})$")
 _SCALAR = re.compile(r"(?:\w+\.)*(?:tensor|[aA]rray|[bu]?float\d*|u?int\d*)\(([^()\[\],]*)(?:,[^()]*)?\)")
 _CLOSES = {"[": "]", "(": ")", "{": "}"}
 
@@ -212,7 +229,7 @@ def _bracket(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
         is_tuple = "," in inside and (inside.count(",") > 1 or re.search(r",\s", inside))
         if not is_tuple or (at and text[at - 1].isalnum()):
             return None, at + 1
-    pasted = bool(re.search(r"[\w.]\($", text[:at]))
+    pasted = bool(re.search(r"[\w.]\($", text[max(0, at - _BACK) : at]))
     found = _list(plain, at, closing, pasted)
     return (None, at + 1) if found is None else (found, closing + 1)
 

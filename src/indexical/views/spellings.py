@@ -304,7 +304,7 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
             number = _whole_number(plain.part(worded.end(), len(text)), listed, nearly, is_formula)
             if number is not None:
                 return number
-    return Odd(start, end, _reason(text), any(sign.isdigit() for sign in text))
+    return Odd(start, end, reason_for(text), any(sign.isdigit() for sign in text))
 
 
 def _whole_number(plain: Plain, listed: bool, nearly: str, is_formula: bool) -> Figure | Odd | None:
@@ -356,7 +356,7 @@ def infinite(found: re.Match[str], start: int, end: int, is_formula: bool) -> Fi
     return Figure(start, end, "masked" if negative else "1.0 / 0", exact=not negative, is_formula=is_formula)
 
 
-def _reason(text: str) -> str:
+def reason_for(text: str) -> str:
     """Why a text is no figure, where that can be said."""
     for pattern, reason in _REASONS:
         if re.search(pattern, text, re.IGNORECASE):
@@ -372,7 +372,7 @@ _REASONS = (
         "this may be a sum or a product: write 2.5 or 5/2",
     ),
     (rf"[0-9][{MINUS}][0-9]", "a range is no figure"),
-    (rf"[0-9][⁺⁻{_RAISED}]", "this may be a power or a note: write what it is, or the note apart"),
+    (rf"[0-9](?:[⁺⁻{_RAISED}]|\^)", "this may be a power or a note: write what it is, or the note apart"),
 )
 
 
@@ -385,7 +385,8 @@ def respelled(figure: Figure, value: Any, text: str, offset: int) -> str | None:
     if value.masked:
         return r"\text{masked}" if figure.is_formula else "masked"
     if isinstance(value.number, bool):
-        return None
+        word = str(value.number)
+        return word if text[figure.start - offset].isupper() else word.lower()
     spelling = figure.spelling
     if spelling is None or value.symbols:
         canonical = str(value.canonical())
@@ -400,7 +401,8 @@ def respelled(figure: Figure, value: Any, text: str, offset: int) -> str | None:
     if written is None:
         return None
     whole, part, tens, negative = written
-    between = re.split("[0-9]+", text[spelling.digits[0] - offset : spelling.digits[1] - offset])[1:-1]
+    # The signs between its digits, as the page writes them: `&#8239;` and `{,}` too.
+    between = re.findall(r"(?:&[^;\s]*;|[^0-9&])+", text[spelling.digits[0] - offset : spelling.digits[1] - offset])
     grouping = between[0] if spelling.grouping and between else ""
     point = between[-1] if between and between[-1:] != [grouping] else spelling.point
     groups = [whole[max(0, end - 3) : end] for end in range(len(whole), 0, -3)] if grouping else [whole]
