@@ -79,6 +79,23 @@ MISTAKES = {
         "IX308",
         "f[n - 1]",
     ),
+    "round in a circle at one step": (
+        "let a[0] = 1.0; let b[s in 1..3] = a[s]; let c[s in 1..3] = 2 * b[s]; let a[s in 1..3] = c[s]; output a;",
+        "IX308",
+        "c[s]",
+    ),
+    "ahead by as much as back": (
+        "let a[0] = 1.0; let b[s in 1..5] = a[s - 1] + 1; let c[s in 2..4] = b[s + 1];"
+        "let a[s in 1..5] = b[s] + (if 2 <= s && s < 4 { c[s] } else { 0.0 }); output a;",
+        "IX308",
+        "b[s + 1]",
+    ),
+    "itself beside others in order": (
+        "let a[0] = 1.0; let b[s in 1..3] = a[s - 1]; let c[s in 1..3] = 2 * b[s]; let a[s in 1..3] = c[s] + a[s];"
+        "output a;",
+        "IX308",
+        "a[s]",
+    ),
     # Kinds.
     "real index": ("input a[i]; let y[i] = a[i * 1.0];", "IX351", "i * 1.0"),
     "real guard": ("input a[i]; let y = sum[i](a[i] where a[i] + 1);", "IX351", "a[i] + 1"),

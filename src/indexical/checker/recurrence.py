@@ -45,6 +45,20 @@ def arrange(lets: dict[str, ir.Let], sink: Sink) -> tuple[ir.Order, ...]:
 
 # ----------------------------------------------------------------------- order
 
+# How far a read at no fixed distance may go ahead, for definitions to be moved against each other so that it does not.
+MOST_STEPS_LATER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Forward or backward, and by how many steps at `most` a read may be later before definitions are moved."""
+
+    forward: bool
+    most: int
+
+
+WAYS = [Way(forward, most) for most in (0, MOST_STEPS_LATER) for forward in (True, False)]
+
 
 @dataclass(slots=True, eq=False)
 class Edge:
@@ -56,25 +70,27 @@ class Edge:
     read: ir.Read
     trail: Trail
     assumptions: Assumptions | None = None
-    answers: dict[tuple[int, int, bool], int] = field(default_factory=dict)
+    answers: dict[tuple[int, int, bool, int], int | None] = field(default_factory=dict)
 
-    def moves(self, axis: int, target_axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> int:
-        """2 if the read is strictly earlier along these axes, 1 if never later, 0 if neither is certain."""
-        key = (axis, target_axis, forward)
+    def back(self, axis: int, target_axis: int, way: Way, lets: Mapping[str, ir.Let]) -> int | None:
+        """The number of steps along these axes by which the read is surely earlier; negative where it may be later by
+        so many, and None where it may be later by more than is allowed."""
+        key = (axis, target_axis, way.forward, way.most)
         if key not in self.answers:
-            self.answers[key] = self._moves(axis, target_axis, forward, lets)
+            self.answers[key] = self._back(axis, target_axis, way, lets)
         return self.answers[key]
 
-    def _moves(self, axis: int, target_axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> int:
-        if self.assumptions is None:
-            self.assumptions = assume(self.trail, lets)
+    def _back(self, axis: int, target_axis: int, way: Way, lets: Mapping[str, ir.Let]) -> int | None:
         constants = constants_of(lets)
         here = polynomial(self.clause.slots[axis], constants)
         there = polynomial(self.read.indices[target_axis], constants)
-        distance = here - there if forward else there - here
-        if self.assumptions.entails(distance - 1):
-            return 2
-        return 1 if self.assumptions.entails(distance) else 0
+        distance = here - there if way.forward else there - here
+        if distance.constant is not None and distance.constant > 0:
+            return distance.constant
+        if self.assumptions is None:
+            self.assumptions = assume(self.trail, lets)
+        known = self.assumptions
+        return next((steps for steps in range(1, -way.most - 1, -1) if known.entails(distance - steps)), None)
 
 
 def _reads_before_it_begins(edge: Edge, lets: Mapping[str, ir.Let], sink: Sink) -> bool:
@@ -112,16 +128,28 @@ def _order(
     group: list[str], edges: list[Edge], lets: Mapping[str, ir.Let], stepped: frozenset[Place] = frozenset()
 ) -> list[ir.Order] | None:
     """Steps along one axis of each definition, all reads going one way and some strictly; what is left
-    within a step is ordered in turn, along other axes than those that are `stepped` along already."""
-    for forward in (True, False):
-        for axes in _assignments(group, edges, forward, lets, stepped):
-            rest = [e for e in edges if e.moves(axes[e.source], axes[e.target], forward, lets) < 2]
-            if len(rest) == len(edges):
+    within a step is ordered in turn, along other axes than those that are `stepped` along already. Definitions are
+    moved against each other only where they are in no order as they stand."""
+    for way in WAYS:
+        for axes, later in _assignments(group, edges, way, lets, stepped):
+            rest = [edge for edge in edges if _moved_back(edge, axes, way, lets, later) == 0]
+            if len(rest) == len(edges) or any(later[name] and _normalises(lets[name], axes[name]) for name in group):
                 continue
             body = _within_step(group, rest, lets, stepped | axes.items())
             if body is not None:
-                return [ir.Stepwise(tuple(axes.items()), forward, tuple(body))]
+                moved = tuple((name, steps) for name, steps in later.items() if steps)
+                return [ir.Stepwise(tuple(axes.items()), way.forward, tuple(body), moved)]
     return None
+
+
+def _normalises(let: ir.Let, axis: int) -> bool:
+    """Whether a normaliser runs over an axis: such a definition is not moved along it."""
+    return any(
+        isinstance(part, ir.Normalize) and isinstance(slot, ir.Coord) and part.coordinate == slot.coordinate
+        for clause in let.clauses
+        for slot in (clause.slots[axis],)
+        for part, _ in visit_clause(clause)
+    )
 
 
 def _within_step(
@@ -142,45 +170,109 @@ def _within_step(
 
 
 def _assignments(
-    group: list[str], edges: list[Edge], forward: bool, lets: Mapping[str, ir.Let], stepped: frozenset[Place]
-) -> Iterator[dict[str, int]]:
-    """One axis for each definition that is not `stepped` along yet, such that no read goes the wrong way."""
+    group: list[str], edges: list[Edge], way: Way, lets: Mapping[str, ir.Let], stepped: frozenset[Place]
+) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """One axis for each definition that is not `stepped` along yet, and by how many steps each is later, such that no
+    read goes the wrong way."""
 
-    def extend(chosen: dict[str, int]) -> Iterator[dict[str, int]]:
-        if len(chosen) == len(group):
-            yield dict(chosen)
-            return
+    def extend(chosen: dict[str, int]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
         name = group[len(chosen)]
         for axis in range(len(lets[name].axes)):
             if (name, axis) in stepped:
                 continue
             chosen[name] = axis
-            touched = [e for e in edges if name in (e.source, e.target) and e.source in chosen and e.target in chosen]
-            if all(e.moves(chosen[e.source], chosen[e.target], forward, lets) for e in touched):
+            touched = [e for e in edges if e.source in chosen and e.target in chosen]
+            later = _later(touched, chosen, way, lets)
+            if later is not None and len(chosen) == len(group):
+                yield dict(chosen), later
+            elif later is not None:
                 yield from extend(chosen)
             del chosen[name]
 
     return extend({})
 
 
+def _later(
+    edges: list[Edge], axes: Mapping[str, int], way: Way, lets: Mapping[str, ir.Let]
+) -> dict[str, int] | None:
+    """By how many steps each definition is later, such that no read goes to a later step; None where there is no such
+    way, as where a circle of reads comes back to a later step than it left.
+
+    These are the longest paths, from read to reader, over what each read goes ahead: found by Bellman and Ford."""
+    later = dict.fromkeys(axes, 0)
+    for _ in range(len(axes) + 1):
+        settled = True
+        for edge in edges:
+            back = _moved_back(edge, axes, way, lets, later)
+            if back is None:
+                return None
+            if back < 0:
+                later[edge.source if way.forward else edge.target] -= back
+                settled = False
+        if settled:
+            least = min(later.values())
+            return {name: steps - least for name, steps in later.items()}
+    return None
+
+
+def _moved_back(
+    edge: Edge, axes: Mapping[str, int], way: Way, lets: Mapping[str, ir.Let], later: Mapping[str, int]
+) -> int | None:
+    """The number of steps by which a read is earlier, where definitions are later than they stand."""
+    back = edge.back(axes[edge.source], axes[edge.target], way, lets)
+    moved = later[edge.source] - later[edge.target]
+    return None if back is None else back + (moved if way.forward else -moved)
+
+
 def _report(edges: list[Edge], lets: Mapping[str, ir.Let], sink: Sink) -> None:
-    """Name a read that goes the wrong way, or stands still."""
-    culprit = edges[0]
-    for edge in edges:
-        axes = list(zip(range(len(edge.clause.slots)), range(len(edge.read.indices)), strict=False))
-        if not any(edge.moves(a, b, forward, lets) == 2 for a, b in axes for forward in (True, False)):
-            culprit = edge
-            break
+    """Name the read that goes the wrong way, or stands still, in the shortest circle of reads that is in no order."""
+    circles = sorted((circle for edge in edges if (circle := _circle(edge, edges))), key=len)
+    circle = next((found for found in circles if _order(_members(found), found, lets) is None), edges)
+    meant = max(WAYS[2:], key=lambda way: sum(_most_back(edge, way, lets) > 0 for edge in circle))
+    culprit = min(circle, key=lambda edge: _most_back(edge, meant, lets))
     slots = ", ".join(slot.span.text for slot in culprit.clause.slots)
-    group = sorted({edge.source for edge in edges})
+    group = sorted(_members(circle))
     others = f" (through {', '.join(f'`{name}`' for name in group)})" if len(group) > 1 else ""
+    further = [edge for edge in circle if edge is not culprit] if circle is not edges else []
     sink.report(
         "IX308",
         f"`{culprit.source}[{slots}]` reads `{culprit.read.span.text}`, which is not there yet{others}",
         Label(culprit.read.span, "not there yet"),
         Label(lets[culprit.source].span, "defined by itself"),
+        *(Label(edge.read.span, f"`{edge.source}` reads `{edge.target}` here") for edge in further),
         help="each turn of a recurrence moves one coordinate strictly one way, as in `h[t - 1]`",
     )
+
+
+def _members(edges: list[Edge]) -> list[str]:
+    return list(dict.fromkeys(edge.source for edge in edges))
+
+
+def _circle(edge: Edge, edges: list[Edge]) -> list[Edge] | None:
+    """The fewest reads that lead from a read back to its reader, that read first."""
+    paths = {edge.target: [edge]}
+    waiting = [edge.target]
+    for name in waiting:
+        if name == edge.source:
+            return paths[name]
+        for other in edges:
+            if other.source == name and other.target not in paths:
+                paths[other.target] = [*paths[name], other]
+                waiting.append(other.target)
+    return None
+
+
+def _most_back(edge: Edge, way: Way, lets: Mapping[str, ir.Let]) -> int:
+    """The number of steps by which a read is earlier along the axis where it is most, as the text counts them; very few
+    where it is so along none."""
+    constants = constants_of(lets)
+    found = [-MOST_STEPS_LATER - 1]
+    for axis in range(min(len(edge.clause.slots), len(edge.read.indices))):
+        back = edge.back(axis, axis, way, lets)
+        origins = (lets[name].axes[axis].origin for name in (edge.source, edge.target))
+        here, there = (0 if origin is None else polynomial(origin, constants).constant or 0 for origin in origins)
+        found += [] if back is None else [back + (here - there if way.forward else there - here)]
+    return max(found)
 
 
 # ----------------------------------------------------------------------- cover

@@ -110,7 +110,9 @@ class Dependence:
         ways = self._ways(group)
         for member in group:
             other = self.lets[member]
-            step = _Step(self.steps[member][1], let.axes[axis].coordinate, order.forward)
+            later = dict(order.later)
+            ahead = later.get(name, 0) - later.get(member, 0)
+            step = _Step(self.steps[member][1], let.axes[axis].coordinate, order.forward, ahead)
             for scan in self._turn(member):
                 if scan.tensor not in group:
                     for inner in self._through(scan, other):
@@ -379,11 +381,13 @@ def _compose(outer: Scan, inner: Scan, let: ir.Let, names: set[str]) -> Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The axis of a definition that is stepped, the step of the one that scans, and whether steps go forward."""
+    """The axis of a definition that is stepped, the step of the one that scans, whether steps go forward, and by how
+    many the definition is `ahead` of the one that scans."""
 
     axis: int
     now: Coordinate
     forward: bool
+    ahead: int
 
 
 def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: _Step, ways: Mapping[str, str | None]) -> Scan:
@@ -404,7 +408,9 @@ def _over_steps(scan: Scan, member: ir.Let, let: ir.Let, step: _Step, ways: Mapp
         values[axis.coordinate] = point
         ranges.append(ir.Range(coordinate, build.whole(0, let.span), axis.extent, False, let.span))
         if number == step.axis:
-            here = build.coord(step.now, let.span)
+            here: ir.Expr = build.coord(step.now, let.span)
+            if step.ahead:
+                here = build.apply("+", (here, build.whole(step.ahead, let.span)), "whole", let.span)
             held.append(build.apply("<=" if step.forward else ">=", (point, here), "bool", let.span))
         elif way is not None:
             own = next(home.coordinate for home in let.axes if home.coordinate.name == name)

@@ -285,11 +285,13 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Stepwise:
-    """A recurrence: `body` in order, for one point after the other of one axis of each definition."""
+    """A recurrence: `body` in order, for one point after the other of one axis of each definition. Those that are
+    `later` by `n` have their point `p` in step `p + n`; all others in step `p`."""
 
     axes: tuple[tuple[str, int], ...]
     forward: bool
     body: tuple[Order, ...]
+    later: tuple[tuple[str, int], ...] = ()
 
 
 Order: TypeAlias = Once | Stepwise

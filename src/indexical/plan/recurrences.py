@@ -14,6 +14,7 @@ from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.walk import at, reads_of, rebuild, renamed_apart, walk
 from ..records import dataclass
+from .alignment import align
 from .deciding import decide
 from .linear import Linear, Nonlinear, take_linear, under_guard
 from .liveness import keep_last
@@ -25,6 +26,8 @@ from .wavefronts import skew
 LOOP = "loop"
 DIAGONALS = "diagonals"
 SCAN = "scan"
+
+ISOLATED = "it multiplies in another order, and `isolate=True` was asked for"
 
 # An expression that grew past this is not written out any further.
 LARGEST = 2000
@@ -80,25 +83,22 @@ class _Arranging:
 
     def add(self, item: ir.Stepwise) -> None:
         """The best way that takes it: a scan, diagonals, a loop."""
-        if self.isolate:
-            self.step(item, {SCAN: "it multiplies in another order, and `isolate=True` was asked for"})
-            return
-        found = _scanned(self.program, item)
+        found = ISOLATED if self.isolate else _scanned(self.program, item)
         if not isinstance(found, str):
             self.program, scan, inner = found
             self.recurrences[_name(inner[0])] = Recurrence((scan.axis,), scan)
             self.order += inner
             return
-        if all(isinstance(inner, ir.Once) for inner in item.body):
+        self.program, item, originals = align(self.program, item)
+        if self.isolate or all(isinstance(inner, ir.Once) for inner in item.body):
             self.step(item, {SCAN: found})
-            return
-        skewed = skew(self.program, item)
-        if isinstance(skewed, str):
+        elif isinstance(skewed := skew(self.program, item), str):
             self.step(item, {DIAGONALS: skewed})
-            return
-        self.program, steps, points = skewed
-        self.step(steps, {}, diagonals=True)
-        self.order += points
+        else:
+            self.program, steps, points = skewed
+            self.step(steps, {}, diagonals=True)
+            self.order += points
+        self.order += originals
 
     def step(self, item: ir.Stepwise, reasons: Mapping[str, str], diagonals: bool = False) -> None:
         """A loop, in which little is left to do."""

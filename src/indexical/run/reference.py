@@ -77,9 +77,11 @@ class Evaluation:
             case ir.Once(name):
                 self.define(self.lets[name], fixed.get(name, {}))
             case ir.Stepwise(axes, forward, body):
-                steps = max(self.table(self.lets[name]).shape[axis] for name, axis in axes)
+                later = dict(order.later)
+                steps = max(self.table(self.lets[name]).shape[axis] + later.get(name, 0) for name, axis in axes)
                 for step in range(steps) if forward else reversed(range(steps)):
-                    inner = {name: {**fixed.get(name, {}), axis: step} for name, axis in axes}
+                    points = {name: (axis, step - later.get(name, 0)) for name, axis in axes}
+                    inner = {name: {**fixed.get(name, {}), axis: point} for name, (axis, point) in points.items()}
                     for item in body:
                         self.run(item, {**fixed, **inner})
             case _:
