@@ -181,8 +181,8 @@ def _ask(unit: Unit, tensor: str, kind: Kind, span: Span) -> bool:
     return True
 
 
-def warn_of_quotient(unit: Unit, expr: ir.Expr) -> None:
-    """A whole number is about to become real: if a quotient was truncated on the way, say so."""
+def warn_of_quotient(unit: Unit, expr: ir.Expr, then: str = ", and then meets a real number") -> None:
+    """A whole number is about to become real, or stands for good: if a quotient was truncated on the way, say so."""
     if expr.type.kind != "whole":
         return
     waiting = [expr]
@@ -195,7 +195,7 @@ def warn_of_quotient(unit: Unit, expr: ir.Expr) -> None:
                 shown = expr.span.text if len(expr.span.text) <= 40 else "a / b"
                 unit.report(
                     "IX352",
-                    "this quotient of whole numbers is truncated, and then meets a real number",
+                    f"this quotient of whole numbers is truncated{then}",
                     Label(expr.span, "whole / whole truncates toward zero"),
                     help=f"if that is meant, write `({shown}) as f64`; if not, make one side real first",
                 )

@@ -9,7 +9,7 @@ from ..ir.context import look_through
 from ..ir.prove import conjuncts
 from ..ir.text import shown
 from ..ir.types import Coordinate
-from ..ir.walk import walk
+from ..ir.walk import reads_of, walk
 from ..records import dataclass
 from .directions import Direction, directions
 from .positions import Positions
@@ -151,7 +151,11 @@ def _missing(let: ir.Let) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def is_figures(tensor: ir.Input | ir.Let) -> bool:
     """Whether this is only where the figures of another definition stand."""
-    return isinstance(tensor, ir.Let) and tensor.hidden and isinstance(tensor.clauses[0].body, ir.Array)
+    if not isinstance(tensor, ir.Let) or not tensor.hidden:
+        return False
+    if isinstance(tensor.clauses[0].body, ir.Array):
+        return True
+    return bool(tensor.axes) and not any(clause.ranges for clause in tensor.clauses) and not reads_of(tensor)
 
 
 def _rebound(view: View, parts: list[ir.Expr]) -> tuple[tuple[str, str, str], ...]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..diagnostics import CallError, Diagnostic, Label
+from ..facts.coordinates import is_figures
 from ..ir import nodes as ir
 from ..ir.needs import members
 from ..ir.walk import reads_of
@@ -94,7 +95,8 @@ class Evaluated:
         outside: set[str] = set()
         lets = {let.name: let for let in self.computed()}
         for order in self.program.order:
-            together = [name for name in lets if name in members(order)]
+            # The cells of an array literal are those of the definition that it stands in.
+            together = [name for name in lets if name in members(order) and not is_figures(lets[name])]
             found = {name: self._named(name) for name in together}
             reads = {read.tensor for name in together for read in reads_of(lets[name])}
             first = next((name for name in together if found[name]), None)

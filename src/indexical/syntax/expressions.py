@@ -139,6 +139,15 @@ class ExpressionParser(LiteralParser):
             case _:
                 self.fail("expected an expression")
 
+    def cell(self) -> tree.Expr:
+        """A number, a row, or an expression: whether that is constant is for the checker to say."""
+        token = self.token
+        if token.kind == "number" and (self.next_is(",", ahead=1) or self.next_is("]", ahead=1)):
+            return tree.Number(self.advance().text, self.span(token))
+        if self.next_is("["):
+            return self.postfix(self.array(), token.start)
+        return self.expression(ADD)
+
     def parenthesised(self) -> tree.Expr:
         """`(x)`, or `(a, b)`, the value of a function that gives several tensors."""
         opening = self.advance()

@@ -1,4 +1,4 @@
-"""Tokens to literals: numbers, Booleans, `masked`, arrays of these."""
+"""Tokens to literals: numbers, Booleans, `masked`, arrays of these and of constant expressions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LiteralParser(Cursor):
             self.advance()
             number = self.token
             if number.kind != "number":
-                self.fail("expected a number after `-`", help="an array literal holds plain numbers")
+                self.fail("expected a number after `-`")
             self.advance()
             return tree.Unary("-", tree.Number(number.text, self.span(number)), self.since(token.start))
         if self.next_is("true") or self.next_is("false"):
@@ -40,12 +40,16 @@ class LiteralParser(Cursor):
         if token.kind == "name" and token.text == "masked":
             self.advance()
             return tree.Masked(self.span(token))
-        self.fail("expected a number", help="an array literal holds plain numbers, `true`, `false` or rows of them")
+        self.fail("expected a number", help="a printed array holds plain numbers or rows of them")
+
+    def cell(self) -> tree.Expr:
+        """A cell of an array literal, or a row."""
+        return self.literal()
 
     def array(self) -> tree.ArrayLiteral:
         start = self.token
         self.deepen()
-        items, _ = self.listed("[", self.literal, "this array")
+        items, _ = self.listed("[", self.cell, "this array")
         self.depth -= 1
         literal = tree.ArrayLiteral(tuple(items), self.since(start.start))
         self.check_rows(literal)
