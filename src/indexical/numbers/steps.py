@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..facts.coordinates import is_figures
 from ..ir import nodes as ir
 from ..ir.text import shown
 from ..ir.walk import children, reads_of
@@ -59,7 +60,8 @@ def figures(program: ir.Program) -> set[str]:
         bodies = [clause.body for clause in let.clauses]
         if any(clause.guard is not None for clause in let.clauses):
             continue
-        if all(isinstance(b, ir.Array | ir.Const) or (isinstance(b, ir.Read) and b.tensor in found) for b in bodies):
+        plain = [isinstance(b, ir.Array | ir.Const) or (isinstance(b, ir.Read) and b.tensor in found) for b in bodies]
+        if all(plain) or is_figures(let):
             found.add(let.name)
     return found
 
