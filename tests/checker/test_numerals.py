@@ -61,3 +61,28 @@ def test_the_least_whole_number_can_be_written() -> None:
     for backend in ("reference", "numpy", "torch"):
         found = program(backend=backend)
         assert int(found.y) == int(found.z[1]) == -(2**63)
+
+
+@pytest.mark.parametrize("number", ["1e400", "1.8e308", "-2.5e9999", "1e-400", "3e-9999"])
+@pytest.mark.parametrize("form", ["let y = {} * 1.0;", "let y = [1.0, {}][1];", "input x; let y = x + {};"])
+def test_a_real_number_that_floats_do_not_hold_is_exact_and_refused_in_a_run(number: str, form: str) -> None:
+    text = form.format(number)
+    assert not [found for found in ix.check(text) if found.severity == "error"]
+    program = ix.compile(text)
+    given = [0.0] if program.inputs else []
+    exact = ix.exact(program, *given)["y"]
+    assert exact == ix.exact(f"let y = {number};")["y"]
+    assert exact != 0
+    for backend in ("reference", "numpy", "torch", "jax"):
+        with pytest.raises(ix.CallError, match="IX104") as refused:
+            program(*given, backend=backend)
+        assert number.endswith(refused.value.diagnostics[0].labels[0].span.text)
+    with pytest.raises(ix.CallError, match="IX104"):
+        program.source(*given, backend="numpy")
+
+
+def test_claims_of_numbers_that_floats_do_not_hold() -> None:
+    claims = "expect x / 1e399 == 10; expect x == 1.0e400; expect 1 / x == 1e-400; expect x + 1e350 == 1.0e400;"
+    found = ix.verify(f"let x = 1e400; {claims} expect log(x) == 921.034;")
+    assert [claim.verdict for claim in found.claims] == ["holds"] * 5
+    assert ix.verify("let x = 1e-400; expect x == 0;").claims[0].verdict == "fails"

@@ -237,6 +237,17 @@ def test_sizes_follow_a_number_that_ranges_are_made_of(opened: Open) -> None:
     assert values(tab, "x").tolist() == [1, 2, 4, 8]
 
 
+def test_cells_of_a_literal_are_computed_in_the_page(opened: Open) -> None:
+    text = "let q[i, k] = [[1 / 2.0, -1 / 6.0], [sqrt(2) / 2, 2 ** 0.5]]; let y[i, k] = 2 * q[i, k] * pi;"
+    tab = opened(show(text))
+    assert np.allclose(values(tab, "y"), ix.compile(text)())
+    changed = text.replace("2 ** 0.5", "max(3, pi)")
+    write(tab, changed)
+    assert np.allclose(values(tab, "y"), ix.compile(changed)())
+    write(tab, text.replace("2 ** 0.5", "y[0, 0]"))
+    assert "not constant" in tab.inner_text(".mistake")
+
+
 def test_heads_get_their_words_again(opened: Open) -> None:
     text = "space head(h), position(i, j); input s[h, i, j], v[h, j, e];\n"
     text += "let w[h, i, j] = softmax[j](s[h, i, j]) where j <= i; let out[h, i, e] = sum[j](w[h, i, j] * v[h, j, e]);"

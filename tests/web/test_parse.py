@@ -94,6 +94,17 @@ def test_claims_as_they_are_pasted(reader: Any) -> None:
     same(reader, CLAIMS)
 
 
+LITERALS = """
+let y[k] = [1 / 2.0, -1 / 6.0, -(2), 2 ** -3, ~0.5, true];
+let y[i, j] = [[sqrt(2), pi / 4], [x, f(1)[0]]];
+let y = [[1, 2][0], 1e400, 2.5e-9999, 3 as f32];
+""".strip().splitlines()
+
+
+def test_literals_of_expressions(reader: Any) -> None:
+    same(reader, LITERALS)
+
+
 MISTAKES = """
 let y = ;
 let y = 1 +;
@@ -115,9 +126,11 @@ let y = x as f32 ** 2;
 let y = (1;
 let y = 1);
 let y = 3x;
-let y = 1e999;
-let y = 1e400;
-let y = 1e-400;
+let y = 1e99999;
+let y = 1e-10001;
+let y = [1, * 2];
+let y = [1 2];
+let y = [~[1, 2][0], -];
 let y = x ≤ 2;
 let y = "open
 let y = @a;

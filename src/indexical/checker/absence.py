@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
+from fractions import Fraction
 from typing import assert_never
 
 from ..diagnostics import Fix, Label, Sink
@@ -154,12 +155,12 @@ def is_sensitive(op: str, number: int, arguments: tuple[ir.Expr, ...]) -> bool:
     return number in operation(op).present
 
 
-def _number(expr: ir.Expr) -> float:
+def _number(expr: ir.Expr) -> float | Fraction:
     match expr:
         case ir.Const(value):
-            return float(value)
+            return Fraction(value)
         case ir.Map("neg", (ir.Const(value),)):
-            return -float(value)
+            return -Fraction(value)
         case _:
             return float("nan")
 

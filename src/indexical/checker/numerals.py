@@ -1,13 +1,15 @@
-"""Numbers as written: a whole one that 64 bits do not hold stands only where it becomes real."""
+"""Numbers as written: a whole one that 64 bits do not hold stands only where it becomes real, and a real one that they
+do not hold only where nothing is computed in floats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
-from ..diagnostics import Label, Sink
+from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF
-from ..ir.walk import children, parts_of
+from ..ir.walk import children, parts_of, walk
 from ..ir.whole import LARGEST
 from .reporting import report_all
 
@@ -35,6 +37,31 @@ def _report(expr: ir.Expr, becomes_real: bool, sink: Sink) -> None:
         shown = str(number.value)
         help = f"write `{shown}.0` if a real number is meant" if len(shown) <= 40 else "write it with a point: `1e30`"
         sink.report("IX104", "this whole number does not fit in 64 bits", Label(number.span), help=help)
+
+
+def beyond_floats(program: ir.Program) -> list[Diagnostic]:
+    """A finding for every real number that would be an infinity or 0 in floats of 64 bits. Exact numbers hold it."""
+    found: dict[ir.Const, Diagnostic] = {}
+    for expr in (*(part for let in program.lets for part in parts_of(let)), *(c.condition for c in program.asserts)):
+        for part in walk(expr):
+            for number in part.cells if isinstance(part, ir.Array) else (part,):
+                if isinstance(number, ir.Const) and isinstance(number.value, Fraction) and number not in found:
+                    side = _side(number.value)
+                    if side is not None:
+                        help = "`ix exact` and `ix verify` compute with it"
+                        message = f"this number is {side}, and this is computed in floats"
+                        found[number] = Diagnostic("IX104", message, (Label(number.span),), help=help)
+    return list(found.values())
+
+
+def _side(value: Fraction) -> str | None:
+    if abs(value.numerator.bit_length() - value.denominator.bit_length()) < 1000:
+        return None
+    try:
+        near = float(value)
+    except OverflowError:
+        return "beyond all that 64 bits hold"
+    return "nearer to 0 than any of 64 bits" if not near and value else None
 
 
 def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from fractions import Fraction
 from typing import assert_never
 
 from .nodes import Array, Const, Coord, Expr, Map, Normalize, Read, Reduce, Select, Size
@@ -9,11 +11,22 @@ from .nodes import Array, Const, Coord, Expr, Map, Normalize, Read, Reduce, Sele
 _LEVELS = {"||": 0, "&&": 1, "+": 3, "-": 3, "*": 4, "/": 4, "//": 4, "%": 4, "neg": 5, "**": 6}
 
 
+def _real(value: Fraction) -> str:
+    """In six digits; of a number that floats do not hold, the digits are found without them."""
+    with suppress(OverflowError):
+        if (near := float(value)) or not value:
+            return f"{near:g}"
+    from decimal import Context, Decimal
+
+    context = Context(prec=6)
+    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)).normalize(context):e}"
+
+
 def shown(expr: Expr, level: int = 0) -> str:
     """An expression as the language writes it."""
     match expr:
         case Const(value):
-            return str(value).lower() if isinstance(value, bool | int) else f"{float(value):g}"
+            return str(value).lower() if isinstance(value, bool | int) else _real(value)
         case Coord(coordinate):
             return str(coordinate).rstrip("'")
         case Size(coordinate):

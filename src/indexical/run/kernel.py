@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends.arguments import Argument
+from ..checker.numerals import beyond_floats
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..faults import deep
 from ..ir import nodes as ir
@@ -91,9 +92,11 @@ class Engine:
     told: Callable[[], ir.Program] | None = None
     kernels: dict[object, Kernel] = field(default_factory=dict)
     studies: dict[object, Study] = field(default_factory=dict)
+    beyond: list[Diagnostic] | None = None
 
     def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:
         """Check the arrays of a call, and put them where they will be used."""
+        self.check_numbers()
         if backend is None:
             held = [*arguments.values()]
             backend = "jax" if any(map(jax_arrays.is_jax, held)) else "numpy"
@@ -112,6 +115,13 @@ class Engine:
             values[name] = as_numpy(array, dtype)
         shown = {name: Argument(np.ndim(value), bound.dtypes.get(name)) for name, value in values.items()}
         return Call(self.program, backend, values, bound, shown, "cpu")
+
+    def check_numbers(self) -> None:
+        """Refuse a program with a number that floats do not hold."""
+        if self.beyond is None:
+            self.beyond = beyond_floats(self.program)
+        if self.beyond:
+            raise CallError(self.beyond)
 
     def _prepare_tensors(self, values: dict[str, Any], device: str | None) -> Call:
         given_as = dict(values)
@@ -154,6 +164,7 @@ class Engine:
 
     def imagine(self, arrays: Mapping[str, Any], dtype: Dtype, backend: str, device: str) -> Call:
         """A call without its values: arrays that only give shapes, reals of some dtype."""
+        self.check_numbers()
         tensors.check_device_name(device)
         reals = {t.name: dtype for t in self.program.inputs if t.kind == "real" and t.axes}
         bound = bind(self.program, arrays, reals)

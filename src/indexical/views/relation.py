@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from ..checker.numerals import beyond_floats
+from ..diagnostics import CallError
 from ..ir import nodes as ir
 from ..ir.text import shown
 from ..ir.types import Coordinate
@@ -13,6 +15,8 @@ from ..ir.types import Coordinate
 
 def relation_json(program: ir.Program) -> dict[str, Any]:
     """Every definition by its name: its coordinates and clauses."""
+    if beyond := beyond_floats(program):
+        raise CallError(beyond)  # A page computes in floats.
     return {
         let.name: {
             "coordinates": [_name(axis.coordinate) for axis in let.axes],

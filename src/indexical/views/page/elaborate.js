@@ -128,7 +128,7 @@ class Lowering {
   meaning(scope, node) {
     const { span } = node;
     switch (node.kind) {
-      case "Number": return made(["const", Number(node.text)], /^\d+$/.test(node.text) ? "whole" : "real", span);
+      case "Number": return made(["const", floatOf(node)], /^\d+$/.test(node.text) ? "whole" : "real", span);
       case "Bool": return made(["const", node.value], "bool", span);
       case "Printed":
         if (shapeOf(node).length === 0) return made(["const", node.literal.kind === "Unary" ? -Number(node.literal.operand.text) : Number(node.literal.text)], "real", span);

@@ -204,20 +204,26 @@ Object.assign(Parser.prototype, {
     const { kind, text, start, end } = this.token;
     if (kind === "number") return this.number();
     if (this.accept("-") !== null) {
-      if (this.token.kind !== "number") this.fail("expected a number after `-`", "an array literal holds plain numbers");
+      if (this.token.kind !== "number") this.fail("expected a number after `-`");
       return { kind: "Unary", operator: "-", operand: this.number(), span: this.since(start) };
     }
     if (this.is("[")) return this.array();
     if (this.is("~")) return this.printed();
     if (this.accept("true") !== null || this.accept("false") !== null) return { kind: "Bool", value: text === "true", span: [start, end] };
-    if (kind !== "name" || text !== "masked") this.fail("expected a number", "an array literal holds plain numbers, `true`, `false` or rows of them");
+    if (kind !== "name" || text !== "masked") this.fail("expected a number", "a printed array holds plain numbers or rows of them");
     this.take();
     return { kind: "Masked", span: [start, end], text: "masked" };
   },
 
+  // A number, a row, or an expression: whether that is constant is found where it is given a meaning.
+  cell() {
+    const { start } = this.token;
+    return this.is("[") ? this.postfix(this.array(), start) : this.expression(ADD);
+  },
+
   array() {
     const { start } = this.token;
-    const items = this.deepen(() => this.listed("[", () => this.literal(), "this array"));
+    const items = this.deepen(() => this.listed("[", () => this.cell(), "this array"));
     const span = this.since(start);
     return this.rows(items, span);
   },

@@ -94,8 +94,8 @@ Object.assign(Lowering.prototype, {
     const collect = (part) => {
       if (part.kind === "ArrayLiteral") part.items.forEach(collect);
       else if (part.kind === "Printed" && shapeOf(part).length > 0) collect(part.literal);
-      else if (part.kind === "Unary") cells.push(this.arithmeticless(part));
-      else cells.push(this.expression(scope, part));
+      else if (part.kind === "Unary" && part.operand.kind === "Number") cells.push(this.arithmeticless(part));
+      else cells.push(this.constant(scope, part));
     };
     collect(node);
     const kinds = new Set(cells.map((cell) => cell.kind));
@@ -104,16 +104,27 @@ Object.assign(Lowering.prototype, {
     const kind = isPrinted ? "real" : joinKinds([...kinds]);
     const axes = shape.map((extent, n) => ({ coordinate: `axis_${n}`, extent, origin: 0 }));
     const slots = axes.map((axis) => coord(axis.coordinate, node.span));
-    const body = made(["array", shape, cells.map((cell) => cell[1]), slots, "figures"], kind, node.span);
-    const clause = { slots, ranges: axes.map((axis) => [axis.coordinate, whole(0, node.span), whole(axis.extent, node.span)]), body, guard: null, span: node.span };
+    const ranges = axes.map((axis) => [axis.coordinate, whole(0, node.span), whole(axis.extent, node.span)]);
+    // Where a cell is computed, each is a clause.
+    const clauses = cells.every((cell) => cell[0] === "const")
+      ? [{ slots, ranges, body: made(["array", shape, cells.map((cell) => cell[1]), slots, "figures"], kind, node.span), guard: null, span: node.span }]
+      : cells.map((body, n) => ({ slots: placeOf(shape, n).map((at) => whole(at, node.span)), ranges: [], body, guard: null, span: node.span }));
     const called = name ?? this.newName(`${scope.frame.owner}_figures`);
-    scope.frame.pending.push({ name: called, captured: [], axes, kind, clauses: [clause], isHidden, span: node.span, call: this.calls[0] ?? null });
+    scope.frame.pending.push({ name: called, captured: [], axes, kind, clauses, isHidden, span: node.span, call: this.calls[0] ?? null });
     return { tensor: true, name: called, axes, kind, span: node.span, captured: [], recursive: false };
   },
 
   arithmeticless(part) {
     const isWhole = /^\d+$/.test(part.operand.text);
-    return made(["const", -Number(part.operand.text)], isWhole ? "whole" : "real", part.span);
+    return made(["const", -floatOf(part.operand)], isWhole ? "whole" : "real", part.span);
+  },
+
+  // A cell of an array literal.
+  constant(scope, part) {
+    const { owner } = scope.frame;
+    const found = varyingIn(scope, part);
+    if (found !== null) throw new Mistake("this is not constant, and the cells of an array literal are", found.span, `give every cell a clause: \`let ${owner}[0] = …;\`, \`let ${owner}[1] = …;\``);
+    return this.expression(scope, part);
   },
 
   newName(base) {
@@ -122,6 +133,28 @@ Object.assign(Lowering.prototype, {
     return name;
   },
 });
+
+// A number as floats have it. One that they do not hold is for exact numbers alone.
+function floatOf({ text, span }) {
+  const value = Number(text);
+  if (!Number.isFinite(value)) throw new Mistake("this number is beyond all that 64 bits hold, and this is computed in floats", span, "`ix exact` and `ix verify` compute with it");
+  if (value === 0 && /[1-9]/.test(text.toLowerCase().split("e")[0])) throw new Mistake("this number is nearer to 0 than any of 64 bits, and this is computed in floats", span, "`ix exact` and `ix verify` compute with it");
+  return value;
+}
+
+// The first part of an expression that is not constant: a name, an element, what runs over a coordinate.
+function varyingIn(scope, node) {
+  switch (node.kind) {
+    case "Number": case "Bool": case "Masked": return null;
+    case "Printed": return shapeOf(node).length === 0 ? null : node;
+    case "Name": return node.name === "pi" && !scope.names.has("pi") ? null : node;
+    case "Paren": return varyingIn(scope, node.inner);
+    case "Unary": case "Cast": return node.operator === "!" ? node : varyingIn(scope, node.operand);
+    case "Binary": return ["&&", "||"].includes(node.operator) ? node : varyingIn(scope, node.left) ?? varyingIn(scope, node.right);
+    case "Call": return !Object.hasOwn(WORDS.arity, node.function) || scope.functions.has(node.function) ? node : node.arguments.map((each) => varyingIn(scope, each)).find((found) => found !== null) ?? null;
+    default: return node;
+  }
+}
 
 // The coordinate that an index ties to its axis: only `c` and `c ± k` do.
 function tiedTo(index) {
