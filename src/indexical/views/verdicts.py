@@ -193,7 +193,7 @@ def claims_json(claims: tuple[Claim, ...], holds: bool) -> dict[str, Any]:
                 "cause": cause_json(claim.cause),
                 "all_causes_tried": claim.searched,
                 "close": claim.near,
-                "hint": _cause_json(claim.hint),
+                "hint": cause_json(claim.hint),
                 "cells": [_cell_json(cell) for cell in claim.cells],
             }
             for claim in claims
