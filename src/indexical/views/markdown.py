@@ -83,7 +83,7 @@ def read_markdown(text: str, base: int = 0) -> tuple[list[Block], list[Mark]]:
     blocks: list[Block] = []
     marks: list[Mark] = []
     lines = [(base + match.start(), match[0]) for match in re.finditer(r"[^\n]*(?:\n|$)", text) if match[0]]
-    at = _front_matter([line for _, line in lines])
+    at = 0 if base else _front_matter([line for _, line in lines])
     while at < len(lines):
         fence = _FENCE.match(lines[at][1])
         if fence is None:

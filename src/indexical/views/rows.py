@@ -108,7 +108,7 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
             return _odd(plain, at, end, "this may be a sum or two figures: write 3/2")
         if relation and relation in "<=>=≤≥≲≳":
             return _odd(plain, at, end, "a bound is written as a decimal")
-        return Figure(start, stop, claim, exact=True), end
+        return Figure(start, stop, claim), end
     return figure_of(plain, found, relation, False), end
 
 
@@ -224,7 +224,7 @@ def _bracket(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     if text[at] == "(":
         grouped = NUMBER.match(text, at, last)
         if grouped is not None and grouped["digits1"] is not None:
-            return _number_at_group(plain, grouped)
+            return figure_of(plain, grouped, "", False), grouped.end()
         inside = text[at + 1 : closing]
         is_tuple = "," in inside and (inside.count(",") > 1 or re.search(r",\s", inside))
         if not is_tuple or (at and text[at - 1].isalnum()):
@@ -232,10 +232,6 @@ def _bracket(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     pasted = bool(re.search(r"[\w.]\($", text[max(0, at - _BACK) : at]))
     found = _list(plain, at, closing, pasted)
     return (None, at + 1) if found is None else (found, closing + 1)
-
-
-def _number_at_group(plain: Plain, found: re.Match[str]) -> tuple[Item, int]:
-    return figure_of(plain, found, "", False), found.end()
 
 
 def _whole_list(plain: Plain, is_code: bool) -> Listed | None:

@@ -39,12 +39,11 @@ class Spelling:
 class Figure:
     """A number as it is printed, from `start` up to `end` of the page, and what it claims: the right side of an
     `expect`. `relation` is `>` and the like, `…` for digits that go on, or the sign of a quotation in front of it,
-    which may be meant as `>`; `exact` says that it is an expression."""
+    which may be meant as `>`."""
 
     start: int
     end: int
     claim: str
-    exact: bool = False
     relation: str = ""
     spelling: Spelling | None = None
     is_formula: bool = False
@@ -143,6 +142,8 @@ MIXED = re.compile(rf"(?P<sign>[{MINUS}])?(?:(?P<whole>[0-9]+)[ \u00a0\u2009]?)?
 TEN = re.compile(rf"10(?:\^\(?[{MINUS}+]?[0-9]+\)?|[⁺⁻]?[{_RAISED}]+)")
 ENDLESS = re.compile(rf"(?P<sign>[{MINUS}+])?(?:∞|inf(?:inity)?\b)", re.IGNORECASE)
 SIDES = re.compile(r"(?<![-=−])>=?|<=?(?!-)|[≤≥≲≳]|(?<![<>!=:])==?(?![=>])|:=|[≈≃≅∼→⇒≡]|->|=>|(?<=\s)~|:(?=\s|$)")
+# What may stand behind a figure in its cell: signs, and a remark in parentheses that has no number in it.
+_REMARK = re.compile(rf"\s*[{re.escape(MONEY)}*†‡§¶.,;↑↓→✓✔✗✘★☆]*(?:\s*\([^()0-9]*\))?")
 _BOUNDS = (">", "<", ">=", "<=", "≥", "≤", "≳", "≲")
 _NEARLY = "≈~∼≃≅"
 # Signs that may stand around a figure, and say nothing of it.
@@ -201,7 +202,7 @@ def figure_of(plain: Plain, found: re.Match[str], relation: str, is_formula: boo
         tolerance = Decimal(5).scaleb(len(digits) - len(digits.rstrip("0") or digits) - 1)
     relation = "" if relation in tuple(_NEARLY) else relation
     claim = _claim(spelling, digits, tolerance, "e" in parts and not percent)
-    return Figure(start, end, claim, False, relation, spelling, is_formula)
+    return Figure(start, end, claim, relation, spelling, is_formula)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -286,7 +287,7 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     if text.strip("*_") in ("masked", "(masked)"):
         return Figure(start, end, "masked", is_formula=is_formula)
     if text in ("true", "false", "True", "False"):
-        return Figure(start, end, text.lower(), exact=True)
+        return Figure(start, end, text.lower())
     endless = ENDLESS.fullmatch(_closed_up(plain).text)
     if endless is not None:
         return infinite(endless, start, end, is_formula)
@@ -297,7 +298,7 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     if exact is not None and nearly in _BOUNDS:
         return Odd(start, end, "a bound is written as a decimal")
     if exact is not None and (is_marked or not _SEVERAL.fullmatch(text)):
-        return Figure(start, end, exact, exact=True, is_formula=is_formula)
+        return Figure(start, end, exact, is_formula=is_formula)
     if words:
         worded = re.match(r"(?:[^\W\d_]+[ \u00a0.]+)+(?=\S*\d)", text)
         if worded is not None and "minus" not in worded[0].lower():
@@ -318,7 +319,7 @@ def _whole_number(plain: Plain, listed: bool, nearly: str, is_formula: bool) -> 
         if text.startswith(opening, leading.end()):
             found = (_IN_LIST if listed else NUMBER).match(text, leading.end() + len(opening))
             rest = "" if found is None else text[found.end() :].strip()
-            if found is not None and re.fullmatch(rf"{re.escape(closing)}\s*[{re.escape(MONEY)}*†‡§¶.,;]*", rest):
+            if found is not None and rest.startswith(closing) and _REMARK.fullmatch(rest, len(closing)):
                 return figure_of(plain, found, relation, is_formula)
     return None
 
@@ -353,7 +354,7 @@ _SEVERAL = re.compile(rf"[0-9.,]+(?:\s*[{MINUS}+]\s*[0-9.,]+)+|[0-9]*\.[0-9]+\s*
 
 def infinite(found: re.Match[str], start: int, end: int, is_formula: bool) -> Figure:
     negative = (found["sign"] or "+") in MINUS
-    return Figure(start, end, "masked" if negative else "1.0 / 0", exact=not negative, is_formula=is_formula)
+    return Figure(start, end, "masked" if negative else "1.0 / 0", is_formula=is_formula)
 
 
 def reason_for(text: str) -> str:
