@@ -211,6 +211,26 @@ def test_blocks_under_a_comment(tmp_path: Path, name: str, text: str, between: s
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Of these 3 weights:\n<!-- ix: w -->\n$$ [0.1, 0.2, 0.7] $$",
+        "Step 3:\n<!-- ix: a -->\n$$ a = 0.46 $$",
+        "It is 0.46\n<!-- ix: a -->\n\n```\nprint(1)\n```",
+        "It is 0.46\n<!-- ix: a -->\nand then 5.",
+        "0.46 [3] <!-- ix: a -->, as is known",
+        "- 0.46 <!-- ix: a -->\n- 50 % <!-- ix: h -->\n1. 0.5 <!-- ix: h -->",
+        "> 46 % <!-- ix: a -->\n> and 0.5 <!-- ix: h -->",
+        "0.46 <!-- ix: a --> <!-- ix: a -->",
+        "<!-- ix: w[0] -->\n`0.1` and more than 5.",
+    ],
+)
+def test_which_figures_a_comment_is_about(tmp_path: Path, text: str) -> None:
+    found = verified(tmp_path, text)
+    assert found, str(found)
+    assert found.figures
+
+
+@pytest.mark.parametrize(
     ("text", "words", "at"),
     [
         ("12k <!-- ix: c -->", "`12k` is no figure", "12k"),

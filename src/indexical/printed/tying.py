@@ -91,7 +91,7 @@ class Page:
         if mark.table is not None:
             self.claim_table(mark, mark.table)
             return
-        if mark.under is not None and not figures_in(mark.before):
+        if mark.under is not None and not self.is_behind(mark):
             self.claim_under(mark, mark.under)
             return
         if len(mark.names) > 1:
@@ -159,6 +159,16 @@ class Page:
             if isinstance(first, Figure) and count == 1:
                 return [first]
         raise self.none_beside(mark, count)
+
+    def is_behind(self, mark: Mark) -> bool:
+        """Whether a comment that something stands under is about figures before it all the same: `Here are 3:` is
+        not."""
+        items = figures_in(mark.before)
+        if not items or len(mark.names) > 1 or mark.before.text.rstrip().endswith(":"):
+            return False
+        count = len(self.elements(self.program_of(mark, mark.names[0]), mark.names[0]))
+        known = count if isinstance(items[-1], Listed) else sum(isinstance(item, Figure) for item in items)
+        return known >= count and not _rest(mark.before, _reach(mark.before, items[-1])[1])
 
     def in_a_row(self, mark: Mark, items: list[Item], count: int) -> list[Figure | None]:
         """The last so many figures of a text."""
