@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import indexical as ix
@@ -159,6 +160,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (report,) = json.loads(capsys.readouterr().out)
     assert report["figures"][0]["should_be"] == "0.58"
     assert (report["figures"][0]["line"], report["figures"][0]["column"]) == (8, 1)
+
+
+def test_the_command_gives_values_to_open_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```ix\ninput x[i];\nlet y[i] = 2 * x[i];\n```\n\n`[2, 4]` <!-- ix: y -->\n", encoding="utf-8")
+    np.savez(tmp_path / "all.npz", x=np.array([1.0, 2.0]), other=np.array([0.0]))
+    assert main(["verify", str(page), "--value", "x=[1, 2]"]) == 0
+    assert main(["verify", str(page), "--input", str(tmp_path / "all.npz")]) == 0
+    assert main(["verify", str(page), "--value", "x=[1, 3]"]) == 1
+    assert "`y[1]` is 6, and 4 is printed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ class Program:
             message = f"it is not known whether `{reference}`, which is {show_exact(cell.value)}, is {printed}"
             return Checked(span, reference, "undecided", cell.value, Diagnostic("IX516", message, (Label(span),)))
         should = respelled(figure, cell.value, span.text, figure.start)
-        places = None if figure.spelling is None else max(0, figure.spelling.places - figure.spelling.shift)
+        places = None if figure.spelling is None else min(30, max(0, figure.spelling.places - figure.spelling.shift))
         message = f"`{reference}` is {show_exact(cell.value, places)}, and {printed} is printed"
         notes = tuple(line.strip() for line in cause_lines(replace(claim, cells=(cell,))))
         help = f"print {should}" if should else None

@@ -129,8 +129,10 @@ class Page:
         """A tensor or a row of one as the left side of a claim; "" where the language has no words for it."""
         tensor, place = split(name.text)
         axes = program.results.tensor(tensor).coordinates[len(place or ()) :]
+        if not isinstance(program.results.evaluated.program.tensors[tensor], ir.Let):
+            return ""
         if not place:
-            return tensor if isinstance(program.results.evaluated.program.tensors[tensor], ir.Let) else ""
+            return tensor
         plain = len(set(axes)) == len(axes) and all(axis.isidentifier() and axis not in program.names for axis in axes)
         return f"{tensor}[{', '.join([*map(str, place), *axes])}]" if plain else ""
 
