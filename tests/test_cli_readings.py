@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from indexical.cli import main
+from indexical.cli.waiting import told
 
 LESSONS = Path(__file__).resolve().parent.parent / "examples" / "lessons"
 THREE = str(LESSONS / "three_by_two.ix")
@@ -105,3 +107,14 @@ def test_arrays_that_are_none(array: np.ndarray, tmp_path: Path, capsys: pytest.
 def test_digits_are_proven(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exact", NAMED, "--outputs", "weights", "--digits", "20"]) == 0
     assert "0.26894142136999512075" in capsys.readouterr().out
+
+
+def test_whoever_waits_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with told("verify", first=0.01):
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 <= len(lines) <= 8
+    assert all(line.startswith("ix verify: still computing, after ") for line in lines)
+    with told("run", first=0.01):
+        time.sleep(0.05)
+    assert not capsys.readouterr().err

@@ -14,6 +14,7 @@ from ..diagnostics import Error
 from ..faults import BORDER
 from .findings import print_diagnostics
 from .parser import build_parser
+from .waiting import told
 from .words import Usage
 
 # The libraries that are not always installed, and the extras that have them.
@@ -60,7 +61,7 @@ def _answer(arguments: Sequence[str] | None) -> int:
         parser.print_help()
         return 2
     try:
-        with BORDER:
+        with BORDER, told(options.command.partition(":")[2].removesuffix("_command")):
             return int(_command(options.command)(options))
     except Error as error:
         print_diagnostics(error.diagnostics, options)

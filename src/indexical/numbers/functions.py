@@ -300,6 +300,12 @@ def _whole_power(a: Any, b: int) -> Any:
         return power(single[0], b) * exponentials.exp(single[1] * b)
     if b * _length(a) > _LONGEST_POWER and a not in (0, 1, -1):
         raise TooManyTerms(f"a power of about {b * _length(a):,} bits")
+    if isinstance(a, Polynomial) and not a.is_formal and b > 2:
+        from .identities import shortened
+
+        a = shortened(a)
+        if not isinstance(a, Polynomial):
+            return power(a, b)
     return a**b
 
 

@@ -8,13 +8,17 @@ radicals give: an enclosure within the bound shows that it is 0.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from .interval import Interval, Unsettled
+from .products import products_cancel
 from .surds import Surd
-from .terms import ENCLOSURES, Polynomial, Symbol, Term, total
-from .tower import Number, TooManyTerms, enclose
+from .terms import ENCLOSURES, Monomial, Polynomial, Symbol, Term, settled, total
+from .tower import Number, TooManyTerms, budget, enclose, spend
 
+# Each law multiplies and adds at most so many terms: some seconds.
+_MOST_WORK = 1_500_000
 # Waves are multiplied out into at most so many exponentials.
 _MOST_WAVES = 20_000
 # In bits: a bound below 2^-this is not gone to.
@@ -24,14 +28,19 @@ _FINEST = 1 << 14
 _Waves = dict[tuple[Any, Any], tuple[Any, Any]]
 
 
-def vanishes(value: Any) -> bool:
-    """Whether a number is 0 by the laws of `exp`, `sin` and `cos`, or by its bound; False where that is not seen."""
+def vanishes(value: Any, depth: int = 0) -> bool:
+    """Whether a number is 0 by the laws of `exp`, `sin` and `cos`, or by its bound; False where that is not seen. It is
+    asked of exponents too, at some `depth`."""
     if not isinstance(value, Polynomial):
         return not value
-    try:
-        return _is_within_bound(value) or _waves_cancel(value)
-    except (TooManyTerms, Unsettled):
-        return False
+    for law in (_is_within_bound, _waves_cancel, partial(products_cancel, depth=depth)):
+        try:
+            with budget(_MOST_WORK):
+                if law(value):
+                    return True
+        except (TooManyTerms, Unsettled):
+            continue
+    return False
 
 
 # ---------------------------------------------------------------------- waves
@@ -45,20 +54,68 @@ def _waves_cancel(value: Polynomial) -> bool:
             least[atom] = min(least.get(atom, 0), power)
     if not any(isinstance(atom, Term) and atom.function in ("sin", "cos") for atom in least):
         return False
+    # Multiplied by what it is divided by, which is not 0.
+    raised = {
+        frozenset((atom, power) for atom, low in least.items() if (power := dict(monomial).get(atom, 0) - low)): c
+        for monomial, c in value.terms.items()
+    }
+    for atom in least:
+        if isinstance(atom, Term) and atom.function == "sin":
+            raised = _on_the_circle(raised, atom)
     found: _Waves = {}
-    for monomial, coefficient in value.terms.items():
-        powers = dict(monomial)
-        # Multiplied by what it is divided by, which is not 0.
-        for key, part in _product({atom: powers.get(atom, 0) - low for atom, low in least.items()}).items():
+    powers: _Powers = {}
+    for monomial, coefficient in raised.items():
+        for key, part in _product(dict(monomial), powers).items():
             _add(found, key, (part[0] * coefficient, part[1] * coefficient))
     return all(_is_nothing(part) for pair in found.values() for part in pair)
+
+
+def _on_the_circle(terms: dict[Monomial, Any], sine: Term) -> dict[Monomial, Any]:
+    """A sum with `1 - cos²` for the square of a sine, from its highest power down: so a high power of `sin² + cos²`
+    is 1 before its waves are multiplied out."""
+    by_power: dict[int, dict[Monomial, Any]] = {}
+    for monomial, coefficient in terms.items():
+        power = dict(monomial).get(sine, 0)
+        by_power.setdefault(power, {})[monomial - {(sine, power)}] = coefficient
+    cosine = Term("cos", sine.arguments)
+    result: dict[Monomial, Any] = {}
+    for odd in (0, 1):
+        found: dict[Monomial, Any] = {}
+        for power in range(max(by_power, default=0) // 2 * 2 + odd, -1, -2):
+            spend(10 * len(found))
+            for monomial, coefficient in list(found.items()):
+                times = dict(monomial).get(cosine, 0)
+                _add_term(found, monomial - {(cosine, times)} | {(cosine, times + 2)}, -coefficient)
+            for monomial, coefficient in by_power.get(power, {}).items():
+                _add_term(found, monomial, coefficient)
+        result |= {monomial | {(sine, 1)} if odd else monomial: c for monomial, c in found.items()}
+    return result
+
+
+def shortened(value: Polynomial) -> Any:
+    """A sum with `1 - cos²` for the squares of its sines, where it has fewer terms then."""
+    found = value.terms
+    for atom in {atom for monomial in found for atom, _ in monomial}:
+        if isinstance(atom, Term) and atom.function == "sin" and not any(p < 0 for m in found for _, p in m):
+            found = _on_the_circle(found, atom)
+    return settled(found) if len(found) < len(value.terms) else value
+
+
+def _add_term(terms: dict[Monomial, Any], monomial: Monomial, coefficient: Any) -> None:
+    total = terms.pop(monomial, 0) + coefficient
+    if not _is_nothing(total):
+        terms[monomial] = total
 
 
 def _is_nothing(value: Any) -> bool:
     return value.is_zero() is True if isinstance(value, Number) else value == 0
 
 
-def _product(powers: dict[Any, int]) -> _Waves:
+# The powers of each wave that are multiplied out, from the power 0 on.
+_Powers = dict[Any, list[_Waves]]
+
+
+def _product(powers: dict[Any, int], known: _Powers) -> _Waves:
     """A product of powers of atoms, none of them negative."""
     result: _Waves = {(0, 0): (1, 0)}
     for atom, power in powers.items():
@@ -69,21 +126,32 @@ def _product(powers: dict[Any, int]) -> _Waves:
             inside = Polynomial({frozenset(((atom, power),)): 1})
             result = {key: (re * inside, im * inside) for key, (re, im) in result.items()}
             continue
-        for _ in range(power):
-            result = _times_wave(result, function, atom.arguments[0])
+        raised = known.setdefault(atom, [{(0, 0): (1, 0)}])
+        while len(raised) <= power:
+            raised.append(_times(raised[-1], _wave(function, atom.arguments[0])))
+        result = _times(result, raised[power])
     return result
 
 
-def _times_wave(waves: _Waves, function: str, angle: Any) -> _Waves:
-    """Times cos = (e^ia + e^-ia)/2, or sin = (-i·e^ia + i·e^-ia)/2."""
-    result: _Waves = {}
+def _wave(function: str, angle: Any) -> _Waves:
+    """cos = (e^ia + e^-ia)/2, or sin = (-i·e^ia + i·e^-ia)/2."""
     half = Fraction(1, 2)
-    for (real, imaginary), (re, im) in waves.items():
-        for side in (1, -1):
-            part = (re * half, im * half) if function == "cos" else (im * half * side, re * half * -side)
-            turned, key = _turned(imaginary + angle * side)
-            re2, im2 = turned
-            _add(result, (real, key), (part[0] * re2 - part[1] * im2, part[0] * im2 + part[1] * re2))
+    result: _Waves = {}
+    for side in (1, -1):
+        (re, im), key = _turned(angle * side)
+        _add(result, (0, key), (re * half, im * half) if function == "cos" else (im * half * side, re * half * -side))
+    return result
+
+
+def _times(one: _Waves, other: _Waves) -> _Waves:
+    """The product of two sums of waves."""
+    spend(50 * len(one) * len(other))
+    result: _Waves = {}
+    for (real, angle), (re, im) in one.items():
+        for (real2, angle2), (re2, im2) in other.items():
+            (re3, im3), key = _turned(angle + angle2)
+            re4, im4 = re * re2 - im * im2, re * im2 + im * re2
+            _add(result, (real + real2, key), (re4 * re3 - im4 * im3, re4 * im3 + im4 * re3))
     if len(result) > _MOST_WAVES:
         raise TooManyTerms("its angles have too many sums")
     return result

@@ -152,12 +152,12 @@ class Polynomial(Number):
             for right, b in other.terms.items():
                 factor, product = _joined(left, right)
                 _add_to(terms, product, a * b * factor)
-        return _settled(terms)
+        return settled(terms)
 
     def inverse(self) -> Any:
         """One term is turned over; a sum becomes a named term, with its first term as a factor outside."""
         (monomial, coefficient), *more = self.terms.items()
-        unit = _settled({frozenset(_turned(atom, power) for atom, power in monomial): divide(1, coefficient)})
+        unit = settled({frozenset(_turned(atom, power) for atom, power in monomial): divide(1, coefficient)})
         if not more:
             return unit
         inside = unit * self
@@ -238,7 +238,7 @@ class Polynomial(Number):
         result: Any = 0
         for monomial, coefficient in self.terms.items():
             power = dict(monomial).get(inverse, 0)
-            rest = _settled({monomial - {(inverse, power)}: coefficient})
+            rest = settled({monomial - {(inverse, power)}: coefficient})
             result = result + rest * inverse.arguments[0] ** (most - power)
         return result.cleared() if isinstance(result, Polynomial) else result
 
@@ -326,7 +326,7 @@ def _joined(left: Monomial, right: Monomial) -> tuple[Any, Monomial]:
     return factor, frozenset((atom, power) for atom, power in powers.items() if power)
 
 
-def _settled(terms: dict[Monomial, Any]) -> Any:
+def settled(terms: dict[Monomial, Any]) -> Any:
     """The simplest form at hand: squares of roots are what they are roots of, and `p` times `1/p` is 1."""
     left = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
     if len(left) > MOST_TERMS:
@@ -339,11 +339,11 @@ def _settled(terms: dict[Monomial, Any]) -> Any:
                 others = {m: c for m, c in left.items() if m != monomial}
                 inside = atom.arguments[0]
                 opened_up = (inside if isinstance(inside, Number) else Fraction(inside)) ** opened
-                return _settled(others) + _settled({rest: coefficient}) * opened_up
+                return settled(others) + settled({rest: coefficient}) * opened_up
             if _is(atom, "inverse") and power > 0:
                 found = _cancelled(left, atom)
                 if found is not None:
-                    return _settled(found)
+                    return settled(found)
     if not left:
         return 0
     return left[NOTHING] if len(left) == 1 and NOTHING in left else Polynomial(left)
@@ -395,7 +395,7 @@ def total(values: Sequence[Polynomial]) -> Any:
         spend(10 * len(value.terms))
         for monomial, coefficient in value.terms.items():
             _add_to(terms, monomial, coefficient)
-    return _settled(terms)
+    return settled(terms)
 
 
 def name(function: str, *arguments: Any) -> Polynomial:

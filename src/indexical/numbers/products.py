@@ -1,0 +1,247 @@
+"""Laws of products that terms do not show: powers, roots and exponentials are one thing, `exp` of a sum of logarithms.
+
+`10^(log(2)/log(10))` is 2, `√(pi²)` is pi, `2^pi` is `exp(pi·log(2))`. It is asked only where no enclosure tells a
+number from 0, and says only that it is 0, never that it is not.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from . import exponentials
+from .surds import Surd
+from .terms import NOTHING, Monomial, Polynomial, Term, is_same, name
+from .tower import Number, TooManyTerms, Undecidable, divide, enclose, sign
+
+# A number to a higher power is not multiplied out, and a root of a longer sum is not looked for.
+_MOST_FACTORS = 64
+_LONGEST_SUM = 200
+# Exponents in exponents are compared so deep, and only where enclosures of so many bits do not tell them apart.
+_DEEPEST = 2
+_BITS = 256
+
+
+def products_cancel(value: Polynomial, depth: int = 0) -> bool:
+    """Whether a sum is 0 once each of its products is a factor times `exp` of a sum of logarithms. It has no symbols:
+    then every term has a sign. Of two exponents it is asked in turn whether they are equal, a few times."""
+    if value.is_formal or depth > _DEEPEST:
+        return False
+    try:
+        value = _Rewriting().polynomial(value)
+        if not isinstance(value, Polynomial):
+            return not value
+        value = value.cleared()
+        return _cancel(value, depth) if isinstance(value, Polynomial) else not value
+    except Undecidable:
+        return False
+
+
+def _cancel(value: Polynomial, depth: int) -> bool:
+    found: list[tuple[Any, Any]] = []
+    for monomial, coefficient in value.terms.items():
+        exponent: Any = 0
+        for atom, power in monomial:
+            exponent = exponent + _log_of_atom(atom) * power
+            if power % 2 and sign(_alone(atom)) < 0:
+                coefficient = -coefficient
+        exponent, factor = _split(exponent)
+        coefficient = coefficient * factor
+        for number, (other, total) in enumerate(found):
+            if _are_equal(exponent, other, depth):
+                found[number] = (other, total + coefficient)
+                break
+        else:
+            found.append((exponent, coefficient))
+    return all(_is_nothing(total) for _, total in found)
+
+
+def _is_nothing(value: Any) -> bool:
+    return value.is_zero() is True if isinstance(value, Number) else value == 0
+
+
+def _are_equal(a: Any, b: Any, depth: int) -> bool:
+    gap = a - b
+    if not isinstance(gap, Polynomial) or enclose(gap, _BITS).sign() is not None:
+        return _is_nothing(gap)
+    from .identities import vanishes
+
+    return vanishes(gap.cleared(), depth + 1)
+
+
+def _alone(atom: Any) -> Polynomial:
+    return Polynomial({frozenset(((atom, 1),)): 1})
+
+
+def _split(exponent: Any) -> tuple[Any, Any]:
+    """`exp` of a sum as `exp` of a part of it, with a number of the field as its factor: `exp(log(2) + x)` is
+    `2·exp(x)`."""
+    if not isinstance(exponent, Polynomial):
+        if isinstance(exponent, int | Fraction | Surd):
+            return 0, exponentials.exp(exponent)
+        return exponent, 1
+    factor: Any = 1
+    rest: dict[Monomial, Any] = {}
+    exponent = _divided(exponent)
+    if not isinstance(exponent, Polynomial):
+        return _split(exponent)
+    for monomial, coefficient in exponent.terms.items():
+        match list(monomial), coefficient:
+            case [], int() | Fraction() | Surd():
+                factor = factor * exponentials.exp(coefficient)
+            case [(Term(function="log", arguments=(int() | Fraction() | Surd() as inside,)), 1)], int() | Fraction():
+                whole = math.floor(coefficient)
+                if abs(whole) > _MOST_FACTORS:
+                    raise TooManyTerms(f"a power of {whole}")
+                factor = factor * (inside if isinstance(inside, Number) else Fraction(inside)) ** whole
+                if coefficient != whole:
+                    rest[monomial] = coefficient - whole
+            case _:
+                rest[monomial] = coefficient
+    return (Polynomial(rest) if rest else 0), factor
+
+
+def _divided(value: Polynomial) -> Any:
+    """`(m·p)·(1/p) + rest` as `m + rest`, where `m` is one term."""
+    for atom in {atom for monomial in value.terms for atom, power in monomial if atom.function == "inverse"}:
+        beside = {m - {(atom, 1)}: c for m, c in value.terms.items() if (atom, 1) in m}
+        below = atom.arguments[0]
+        if not isinstance(below, Polynomial) or len(beside) != len(below.terms):
+            continue
+        (first, coefficient), *_ = beside.items()
+        above = Polynomial(beside)
+        for monomial, other in below.terms.items():
+            term = divide(_one(first, coefficient), _one(monomial, other))
+            if is_same(term * below, above):
+                rest = {m: c for m, c in value.terms.items() if (atom, 1) not in m}
+                found = term + Polynomial(rest) if rest else term
+                return _divided(found) if isinstance(found, Polynomial) else found
+    return value
+
+
+def _one(monomial: Monomial, coefficient: Any) -> Any:
+    return Polynomial({monomial: coefficient}) if monomial else coefficient
+
+
+# ---------------------------------------------------------------------- logarithms
+
+
+def _log_of_atom(atom: Any) -> Any:
+    """The logarithm of the magnitude of a term."""
+    match atom.function, atom.arguments:
+        case "exp", (inside,):
+            return inside
+        case "power", (base, exponent):
+            return exponent * log_of(base)
+        case "sqrt", (inside,):
+            return log_of(inside) * Fraction(1, 2)
+        case "inverse", (inside,):
+            return -log_of(inside)
+    return name("log", _alone(atom) * sign(_alone(atom)))
+
+
+def log_of(value: Any) -> Any:
+    """The logarithm of the magnitude of a number that is not 0: of a product it is a sum."""
+    from .functions import log
+
+    if not isinstance(value, Polynomial):
+        return log(abs(value))
+    if len(value.terms) > 1:
+        found = square_root(value)
+        if found is not None:
+            factor, root = found
+            return log(factor) + log_of(root) * 2
+        # One term comes out, whichever has the least hash, so that multiples have one logarithm.
+        monomial = min(value.terms, key=hash)
+        unit = _one(monomial, value.terms[monomial])
+        rest = divide(value, unit)
+        return log_of(unit) + name("log", rest * sign(rest))
+    ((monomial, coefficient),) = value.terms.items()
+    result = log(abs(coefficient))
+    for atom, power in monomial:
+        result = result + _log_of_atom(atom) * power
+    return result
+
+
+class _Rewriting:
+    """Terms in which logarithms of products are sums, and roots of squares are what was squared."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+
+    def polynomial(self, value: Polynomial) -> Any:
+        changed = {atom for monomial in value.terms for atom, _ in monomial if self.term(atom) is not None}
+        if not changed:
+            return value
+        result: Any = 0
+        for monomial, coefficient in value.terms.items():
+            kept = frozenset((atom, power) for atom, power in monomial if atom not in changed)
+            part = _one(kept, coefficient)
+            for atom, power in monomial:
+                if atom in changed:
+                    new = self.known[atom]
+                    part = part * (new if isinstance(new, Number) else Fraction(new)) ** power
+            result = result + part
+        return result
+
+    def term(self, atom: Any) -> Any:
+        """A term written anew; None where it stays what it is."""
+        if atom not in self.known:
+            self.known[atom] = self._written(atom)
+        return self.known[atom]
+
+    def _written(self, atom: Any) -> Any:
+        from .functions import ExactNumbers, power
+
+        inside = tuple(self.polynomial(x) if isinstance(x, Polynomial) else x for x in atom.arguments)
+        same = all(one is other for one, other in zip(inside, atom.arguments, strict=True))
+        if atom.function == "log":
+            found = log_of(inside[0])
+            return None if is_same(found, _alone(atom)) else found
+        if atom.function == "sqrt" and isinstance(inside[0], Polynomial):
+            squared = square_root(inside[0])
+            if squared is not None:
+                factor, root = squared
+                return ExactNumbers.functions["sqrt"](factor) * root * sign(root)
+        if same:
+            return None
+        if atom.function == "power":
+            return power(*inside)
+        return divide(1, inside[0]) if atom.function == "inverse" else ExactNumbers.functions[atom.function](*inside)
+
+
+# ---------------------------------------------------------------------- squares
+
+
+def square_root(value: Polynomial) -> tuple[Fraction, Any] | None:
+    """A positive rational and a sum such that the first times the square of the second is this sum; None where there
+    is none with rational factors. Found term by term, as a root is worked out by hand."""
+    if len(value.terms) > _LONGEST_SUM or not all(isinstance(c, int | Fraction) for c in value.terms.values()):
+        return None
+    atoms = sorted({atom for monomial in value.terms for atom, _ in monomial}, key=hash)
+    left = {tuple(dict(m).get(atom, 0) for atom in atoms): Fraction(c) for m, c in value.terms.items()}
+    lead = max(left)
+    factor = left[lead]
+    if factor <= 0 or any(power % 2 for power in lead) or min(min(place, default=0) for place in left) < 0:
+        return None
+    left = {place: c / factor for place, c in left.items()}
+    half = tuple(power // 2 for power in lead)
+    root = {half: Fraction(1)}
+    left.pop(lead)
+    while left:
+        top = max(left)
+        place = tuple(a - b for a, b in zip(top, half, strict=True))
+        if min(place) < 0 or place >= half or len(root) > _LONGEST_SUM:
+            return None
+        new = left[top] / 2
+        for other, c in [*root.items(), (place, new / 2)]:
+            at = tuple(a + b for a, b in zip(other, place, strict=True))
+            rest = left.get(at, Fraction(0)) - 2 * new * c
+            if rest:
+                left[at] = rest
+            else:
+                left.pop(at, None)
+        root[place] = new
+    terms = {frozenset((a, p) for a, p in zip(atoms, place, strict=True) if p): c for place, c in root.items()}
+    return factor, terms[NOTHING] if set(terms) == {NOTHING} else Polynomial(dict(terms))
