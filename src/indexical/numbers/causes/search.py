@@ -189,7 +189,8 @@ class _Search(Slips, Stale):
     def is_near(self, number: int) -> bool:
         """Whether all figures of a claim that fail are off by what authors do with digits, and by nothing else."""
         failing = self.failing[number]
-        return bool(failing) and all(self.units(at, own=True) <= NEAR for at in failing)
+        rounded = all(self.figures[at].digits is not None for at in failing)
+        return bool(failing) and rounded and all(self.units(at, own=True) <= NEAR for at in failing)
 
     def hints(self) -> dict[int, Cause]:
         """What would explain claims that are near, where that may be an accident: the surest for each."""
