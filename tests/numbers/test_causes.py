@@ -328,3 +328,30 @@ def test_what_people_get_wrong_is_named(name: str) -> None:
 def test_swapped_last_digits_are_named(value: str, figure: str) -> None:
     text = f"let a = {value}; let b = a + 0; expect b == {figure};"
     assert causes(text) == {"b": "digits"}
+
+
+def test_a_number_in_a_function_is_one_number() -> None:
+    """Two calls of a function whose text has another number since, and a function that is another one."""
+    figures = ix.compile("fn act(v) { sigmoid(1.7 * v + 0.2) } let a = act(0.7); let b = act(-1.3);")(outputs=("a", "b"))
+    text = "fn act(v) { sigmoid(1.5 * v + 0.2) } let a = act(0.7); let b = act(-1.3);"
+    found = ix.verify(ix.compile(f"{text} expect a == {float(figures[0]):.4f}; expect b == {float(figures[1]):.4f};"))
+    assert found.cause is not None
+    assert found.cause.text == "holds if `1.5` is 1.7, not 1.5"
+    figures = ix.compile(text.replace("sigmoid", "tanh"))(outputs=("a", "b"))
+    found = ix.verify(ix.compile(f"{text} expect a == {float(figures[0]):.4f}; expect b == {float(figures[1]):.4f};"))
+    assert found.cause is not None
+    assert "`tanh` is taken for `sigmoid`" in found.cause.text
+
+
+def test_the_printed_figures_that_are_named_leave_the_others_as_they_are() -> None:
+    found = ix.verify(
+        ix.compile("""
+        let x[d] = [2.4, 3.9, 0.9, 3.0]; let gamma[d] = [1.2, 0.6, 1.9, 1.7]; let beta[d] = [0.1, 0.0, 0.3, 0.2];
+        let mu = mean[d](x[d]); let var = mean[d]((x[d] - mu) ** 2);
+        let y[d] = gamma[d] * (x[d] - mu) / sqrt(var) + beta[d];
+        expect mu == 2.6; expect var == 1.20; expect y == [-0.1, 0.7, -2.6, 0.8];""")
+    )
+    cause = found.failing[1].cause
+    assert cause is not None
+    # With `mu` alone the third figure would fail.
+    assert cause.text.startswith("holds if `mu` and `var` are taken as printed")

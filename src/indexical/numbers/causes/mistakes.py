@@ -85,22 +85,24 @@ def _in_one(site: Site) -> Iterator[Mistake]:
 
 
 def _alike(sites: list[Site]) -> Iterator[Mistake]:
-    """One mistake, made wherever it can be: in one definition, and in all of them."""
+    """One mistake, made wherever it can be: in one definition, in all of them, in all calls of a function."""
     for find in (variants, exchanged):
-        rules: dict[str, dict[int, list[Variant]]] = {}
+        found: dict[object, dict[int, list[Variant]]] = {}
         for at, site in enumerate(sites):
             for clause in site.clauses:
                 for variant in _everywhere(clause.body, partial(find, place=_around(site, clause))):
-                    if variant.rule:
-                        rules.setdefault(variant.rule, {}).setdefault(at, []).append(variant)
-        for rule, places in rules.items():
-            for at, found in places.items():
-                if len(found) > 1:
-                    yield sites[at].mistake(replace(found[0], words=f"{rule} throughout"), _all(sites[at], rule, find))
-            if len(places) > 1:
-                first = next(iter(places.values()))[0]
-                changes = merged(sites[at].changed(_all(sites[at], rule, find)) for at in places)
-                yield Mistake(first.kind, f" {rule} everywhere", first.prior, changes)
+                    for key in variant.keys:
+                        found.setdefault(key, {}).setdefault(at, []).append(variant)
+        for key, places in found.items():
+            first = next(iter(places.values()))[0]
+            ruled = isinstance(key, str)
+            for at, here in places.items() if ruled else ():
+                if len(here) > 1:
+                    yield sites[at].mistake(replace(first, words=f"{key} throughout"), _all(sites[at], key, find))
+            if len(places) > 1 or (not ruled and len(next(iter(places.values()))) > 1):
+                changes = merged(sites[at].changed(_all(sites[at], key, find)) for at in places)
+                words = f" {key} everywhere" if ruled else f" {first.words}"
+                yield Mistake(first.kind, words, first.prior, changes)
 
 
 def merged(several: Iterable[Changes]) -> Changes:
@@ -115,14 +117,15 @@ def merged(several: Iterable[Changes]) -> Changes:
     return Changes(lets, bodies, printed)
 
 
-def _all(site: Site, rule: str, find: Callable[..., Iterator[Variant]]) -> tuple[ir.Clause, ...]:
+def _all(site: Site, key: object, find: Callable[..., Iterator[Variant]]) -> tuple[ir.Clause, ...]:
     """The clauses of a definition with a mistake made in all places."""
 
     def changed(part: ir.Expr, place: Place) -> ir.Expr:
         inner = part
         for child in _values_in(part):
             inner = _replaced(inner, child, changed(child, place))
-        return next((variant.expr for variant in find(inner, place=place) if variant.rule == rule), inner)
+        same = (one for one in find(inner, place=place) if key in replace(one, span=part.span).keys)
+        return next((one.expr for one in same), inner)
 
     return tuple(replace(clause, body=changed(clause.body, _around(site, clause))) for clause in site.clauses)
 
@@ -188,7 +191,7 @@ def _with(site: Site, number: int, clause: ir.Clause) -> tuple[ir.Clause, ...]:
 
 def _everywhere(expr: ir.Expr, find: Find) -> Iterator[Variant]:
     """The expression with one part replaced. What is an index, a bound or a guard is left as it is."""
-    yield from find(expr)
+    yield from (replace(variant, span=expr.span) for variant in find(expr))
     for child in _values_in(expr):
         for variant in _everywhere(child, find):
             yield replace(variant, expr=_replaced(expr, child, variant.expr))

@@ -12,6 +12,7 @@ from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
 from ...ir.walk import changed_let, rebuild
 from ...records import dataclass
+from ...source import Span
 from .comparison import MOST_AGAINST, Candidate
 from .example import Changes, Trial, as_decimal
 from .mistakes import values_within
@@ -31,11 +32,10 @@ STALE = 2
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A number in the text of a definition: a cell of an array, by its place, or a constant."""
+    """A number in the text of definitions (several where a function has it): a cell of an array, or a constant."""
 
-    let: ir.Let
+    lets: tuple[ir.Let, ...]
     const: ir.Const
-    cell: int | None
     text: str
 
     @property
@@ -49,21 +49,19 @@ class Given:
         digits = len(written.partition(".")[2]) if written.replace(".", "", 1).isdigit() else 0
         return Decimal(1).scaleb(-digits)
 
-    def taken_as(self, value: Decimal) -> ir.Let:
-        """The definition with another number in its place."""
+    def taken_as(self, value: Decimal) -> Changes:
+        """The definitions with another number in its place."""
         whole = self.const.type.kind == "whole"
         new = replace(self.const, value=int(value) if whole else Fraction(value))
 
         def changed(part: ir.Expr) -> ir.Expr:
-            if part is self.const:
+            if isinstance(part, ir.Const) and part.span == self.const.span:
                 return new
-            if isinstance(part, ir.Array) and self.cell is not None and part.cells[self.cell : self.cell + 1] == (
-                self.const,
-            ):
-                return replace(part, cells=(*part.cells[: self.cell], new, *part.cells[self.cell + 1 :]))
+            if isinstance(part, ir.Array):
+                return replace(part, cells=tuple(new if one.span == new.span else one for one in part.cells))
             return rebuild(part, changed)
 
-        return changed_let(self.let, changed)
+        return Changes({let.name: changed_let(let, changed) for let in self.lets})
 
 
 class Stale(Steps):
@@ -77,7 +75,7 @@ class Stale(Steps):
         found = list(self._given())
         for given in found[:MOST_NUMBERS]:
             for value in dict.fromkeys(self._solved(given)):
-                changes = Changes({given.let.name: given.taken_as(value)})
+                changes = given.taken_as(value)
                 trial = self.trial(changes)
                 if trial is None:
                     return
@@ -101,19 +99,29 @@ class Stale(Steps):
                 )
 
     def _given(self) -> Iterator[Given]:
-        """The numbers behind the claims that fail, and are not explained."""
+        """The numbers behind the claims that fail, and are not explained; one that several definitions have by a
+        function once."""
         lets = self.example.program.definitions
         bodies = [self.example.program.expects[number].body for number in sorted(self.waiting)]
+        found: dict[Span, Given] = {}
         for name in made_of(read_in(*bodies), lets):
             for clause in lets[name].clauses if name in lets and lets[name].kind != "bool" else ():
-                for part in values_within(clause.body):
-                    if isinstance(part, ir.Array):
-                        for cell, const in enumerate(part.cells):
-                            yield Given(lets[name], const, cell, self._cell(name, part, cell))
-                    elif isinstance(part, ir.Const) and part.span.text[:1].isdigit():
-                        alone = part is clause.body and len(lets[name].clauses) == 1
-                        text = f"`{name}`" if alone else f"`{part.span.text}` in `{name}`"
-                        yield Given(lets[name], part, None, text)
+                for const, text in self._numbers(name, clause):
+                    known = found.get(const.span)
+                    before = () if known is None else known.lets
+                    found[const.span] = Given((*before, lets[name]), const, f"`{const.span.text}`" if before else text)
+        yield from found.values()
+
+    def _numbers(self, name: str, clause: ir.Clause) -> Iterator[tuple[ir.Const, str]]:
+        """The numbers in a definition, with the words for each."""
+        let = self.example.program.definitions[name]
+        for part in values_within(clause.body):
+            if isinstance(part, ir.Array):
+                yield from ((const, self._cell(name, part, cell)) for cell, const in enumerate(part.cells))
+            elif isinstance(part, ir.Const) and part.span.text[:1].isdigit():
+                alone = part is clause.body and len(let.clauses) == 1
+                inside = "" if let.hidden else f" in `{name}`"
+                yield part, f"`{name}`" if alone else f"`{part.span.text}`{inside}"
 
     def _cell(self, name: str, array: ir.Array, cell: int) -> str:
         """An element of an array by its name, where the array is a definition; else by its number."""
@@ -129,7 +137,7 @@ class Stale(Steps):
         """The values by which a figure would hold that the number reaches, in the digits of the number: of the claims
         that are farthest off."""
         step = max(given.unit, abs(given.value) / 10)
-        trial = self.trial(Changes({given.let.name: given.taken_as(given.value + step)}))
+        trial = self.trial(given.taken_as(given.value + step))
         if trial is None:
             return
         reached = [at for at in self.wrong if self.figures[at].claim in self.waiting and self._moves(trial, at)]
@@ -154,7 +162,7 @@ class Stale(Steps):
         old, off = given.value, right.value - figure.wanted
         for _ in range(MOST_GUESSES):
             new = new.quantize(grain) if abs(new) < FARTHEST else old
-            trial = self.trial(Changes({given.let.name: given.taken_as(new)})) if new != old else None
+            trial = self.trial(given.taken_as(new)) if new != old else None
             found = trial and trial.prediction(figure)
             if not found or not found.value.is_finite():
                 return None

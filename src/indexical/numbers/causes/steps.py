@@ -157,9 +157,11 @@ class Steps(Comparison):
         return list(found.values())
 
     def _still(self, changes: Changes, indices: frozenset[int], cut: bool) -> bool:
-        """Whether some figures hold with fewer changes."""
+        """Whether some figures hold with fewer changes, and the others of their claims still do."""
         trial = self.trial(changes)
-        return trial is not None and indices <= self.outcome(trial, cut=cut).explained
+        found = None if trial is None else self.outcome(trial, cut=cut)
+        others = frozenset().union(*(self.holding[self.figures[at].claim] for at in indices))
+        return found is not None and indices <= found.explained and not found.broken & others
 
     def _fewest_cells(self, changes: Changes, indices: frozenset[int], cut: bool) -> list[tuple[str, int]]:
         """The printed figures that it takes: whole definitions are left out first, then single figures, where the rest

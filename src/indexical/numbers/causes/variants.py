@@ -12,6 +12,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.text import shown
 from ...ir.types import Coordinate
 from ...records import dataclass
+from ...source import Span
 
 # In bits: how unusual a mistake is, before any figure is looked at.
 FREQUENT, USUAL, UNUSUAL, RARE = 0, 1, 2, 3
@@ -20,13 +21,20 @@ FREQUENT, USUAL, UNUSUAL, RARE = 0, 1, 2, 3
 @dataclass(frozen=True, slots=True)
 class Variant:
     """An expression that may have been taken for another. Those with one `rule` are one mistake, made in several
-    places."""
+    places, and so are those of one `span`: a function that is called several times."""
 
     kind: str
     words: str
     prior: float
     expr: ir.Expr
     rule: str = ""
+    span: Span | None = None
+
+    @property
+    def keys(self) -> tuple[object, ...]:
+        """What makes it the same mistake as another."""
+        text = (self.words, self.span)
+        return (self.rule, text) if self.rule else (text,)
 
 
 @dataclass(frozen=True, slots=True)
