@@ -24,7 +24,7 @@ from .printing import rounded_down
 # A figure this many units off, or less, is off by what authors do with digits, and by nothing else.
 NEAR = 2.5
 # About how many points are visited in search of causes; to look at a definition once more is like visiting some.
-MOST_STEPS, FOR_EACH = 1_500_000, 60
+MOST_STEPS, FOR_EACH = 5_000_000, 300
 # In bits: what a claim that holds, and would not, says against a cause; and what all of these say at most.
 AGAINST, MOST_AGAINST = 3, 9
 # Figures as they would be printed, by their numbers; None where there would be none.
@@ -91,7 +91,7 @@ class Comparison:
         self.complete = True
         bound = example.evaluated.given.bound
         needed = needs(bound.program, example.wanted)
-        self.work = 1 + sum(FOR_EACH + work_of(bound, let) for let in bound.program.lets if let.name in needed)
+        self.work = {let.name: FOR_EACH + work_of(bound, let) for let in bound.program.lets if let.name in needed}
 
     def predictions(self, trial: Trial) -> list[Prediction | None]:
         return [trial.prediction(figure) for figure in self.figures]
@@ -115,10 +115,12 @@ class Comparison:
     def trial(self, changes: Changes, base: Trial | None = None) -> Trial | None:
         """The example with changes; None where it cannot be computed, or too much was computed already. What differs
         from `base`, which is the example as it is, is computed again."""
-        if self.steps < self.work:
+        reached = self.example.reached(base or self.base, changes)
+        work = 1 + sum(self.work.get(name, 0) for name in reached)
+        if self.steps < work:
             self.complete = False
             return None
-        self.steps -= self.work
+        self.steps -= work
         return self.example.trial(base or self.base, changes)
 
     # ------------------------------------------------------------------- outcome

@@ -135,6 +135,10 @@ class Example:
         first = [0 if axis.origin is None else evaluation.value(axis.origin, {}) for axis in axes]
         return f"{name}[{', '.join(str(at + more) for at, more in zip(place, first, strict=True))}]" if place else name
 
+    def reached(self, base: Trial, changes: Changes) -> set[str]:
+        """The definitions that changes reach, beside those of `base`."""
+        return affected(self.program, _differing(changes, base))
+
     def trial(
         self, base: Trial | None = None, changes: Changes | None = None, numbers: Numbers | None = None
     ) -> Trial | None:
@@ -144,7 +148,7 @@ class Example:
         program = self.program
         if changes.lets:
             program = replace(program, lets=tuple(changes.lets.get(let.name, let) for let in program.lets))
-        reached = affected(program, _differing(changes, base)) if base else set(program.definitions)
+        reached = self.reached(base, changes) if base else set(program.definitions)
         tables = {name: table for name, table in base.tensors.items() if name not in reached} if base else self.inputs
         if numbers is not None:
             tables = {name: Table(table.shape, _turned(table, numbers)) for name, table in self.inputs.items()}
