@@ -29,11 +29,9 @@ def products_cancel(value: Polynomial, depth: int = 0) -> bool:
     if value.is_formal or depth > _DEEPEST:
         return False
     try:
-        value = _Rewriting().polynomial(value)
-        if not isinstance(value, Polynomial):
-            return not value
-        value = value.cleared()
-        return _cancel(value, depth) if isinstance(value, Polynomial) else not value
+        found = _Rewriting().polynomial(value)
+        found = found.cleared() if isinstance(found, Polynomial) else found
+        return _cancel(found, depth) if isinstance(found, Polynomial) else not found
     except Undecidable:
         return False
 
@@ -104,7 +102,8 @@ def _split(exponent: Any) -> tuple[Any, Any]:
 
 def _divided(value: Polynomial) -> Any:
     """`(m·p)·(1/p) + rest` as `m + rest`, where `m` is one term."""
-    for atom in {atom for monomial in value.terms for atom, power in monomial if atom.function == "inverse"}:
+    atoms = {atom for monomial in value.terms for atom, _ in monomial if isinstance(atom, Term)}
+    for atom in (atom for atom in atoms if atom.function == "inverse"):
         beside = {m - {(atom, 1)}: c for m, c in value.terms.items() if (atom, 1) in m}
         below = atom.arguments[0]
         if not isinstance(below, Polynomial) or len(beside) != len(below.terms):

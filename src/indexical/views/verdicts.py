@@ -23,6 +23,9 @@ MOST_ROWS = 40
 
 _WORDS = {"holds": "holds", "rounding": "within rounding", "undecided": "undecided", "fails": "fails"}
 
+# A number that has more digits before the places of a claim is told by its first ones.
+_MOST_DIGITS = 60
+
 
 def show_claims(claims: tuple[Claim, ...]) -> str:
     """Each claim with its verdict, then the cells that fail; a line at the end counts them."""
@@ -94,8 +97,11 @@ def _digits(number: Any, places: int | None, least: int) -> int:
     """How many digits reach two places beyond those of a claim."""
     if isinstance(number, bool | Special) or not number or (isinstance(number, Polynomial) and number.symbols):
         return least
-    leading = Decimal(decimal(number, 1)).adjusted()
-    return max(least, leading + 1 + (places or 0) + 2)
+    near = decimal(number, 1)
+    exponent = near.partition("e")[2]  # of more digits than a `Decimal` has, it may be
+    leading = int(exponent) if exponent else Decimal(near).adjusted()
+    wanted = leading + 1 + (places or 0) + 2
+    return least if wanted > _MOST_DIGITS else max(least, wanted)
 
 
 def _units(units: Value) -> str:
