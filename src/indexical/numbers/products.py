@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from . import exponentials
-from .surds import Surd
+from .surds import Surd, root
 from .terms import NOTHING, Monomial, Polynomial, Term, is_same, name
 from .tower import Number, TooManyTerms, Undecidable, divide, enclose, sign
 
@@ -93,8 +93,11 @@ def _split(exponent: Any) -> tuple[Any, Any]:
                 if abs(whole) > _MOST_FACTORS:
                     raise TooManyTerms(f"a power of {whole}")
                 factor = factor * (inside if isinstance(inside, Number) else Fraction(inside)) ** whole
-                if coefficient != whole:
-                    rest[monomial] = coefficient - whole
+                part = coefficient - whole
+                if part == Fraction(1, 2) and not isinstance(inside, Surd):
+                    factor = factor * root(inside)
+                elif part:
+                    rest[monomial] = part
             case _:
                 rest[monomial] = coefficient
     return (Polynomial(rest) if rest else 0), factor
@@ -149,10 +152,11 @@ def log_of(value: Any) -> Any:
     if len(value.terms) > 1:
         found = square_root(value)
         if found is not None:
-            factor, root = found
-            return log(factor) + log_of(root) * 2
-        # One term comes out, whichever has the least hash, so that multiples have one logarithm.
-        monomial = min(value.terms, key=hash)
+            factor, squared = found
+            return log(factor) + log_of(squared) * 2
+        # The first term comes out, in an order that multiples share, so that these have one logarithm.
+        _, places = _placed(value)
+        monomial = places[max(places)]
         unit = _one(monomial, value.terms[monomial])
         rest = divide(value, unit)
         return log_of(unit) + name("log", rest * sign(rest))
@@ -201,8 +205,10 @@ class _Rewriting:
         if atom.function == "sqrt" and isinstance(inside[0], Polynomial):
             squared = square_root(inside[0])
             if squared is not None:
-                factor, root = squared
-                return ExactNumbers.functions["sqrt"](factor) * root * sign(root)
+                factor, found = squared
+                return ExactNumbers.functions["sqrt"](factor) * found * sign(found)
+        if atom.function == "power" and (opened := _opened(inside[1] * log_of(inside[0]))) is not None:
+            return opened
         if same:
             return None
         if atom.function == "power":
@@ -210,37 +216,56 @@ class _Rewriting:
         return divide(1, inside[0]) if atom.function == "inverse" else ExactNumbers.functions[atom.function](*inside)
 
 
+def _opened(exponent: Any) -> Any:
+    """`exp` of a sum of logarithms as the product of what they are of; None where it is none of whole powers alone."""
+    exponent = _divided(exponent) if isinstance(exponent, Polynomial) else exponent
+    if not isinstance(exponent, Polynomial):
+        return None
+    result: Any = 1
+    for monomial, coefficient in exponent.terms.items():
+        match list(monomial), coefficient:
+            case [(Term(function="log", arguments=(inside,)), 1)], int() | Fraction() if (
+                coefficient.denominator == 1 and abs(coefficient) <= _MOST_FACTORS
+            ):
+                result = result * (inside if isinstance(inside, Number) else Fraction(inside)) ** int(coefficient)
+            case _:
+                return None
+    return result
+
+
 # ---------------------------------------------------------------------- squares
 
 
-def square_root(value: Polynomial) -> tuple[Fraction, Any] | None:
-    """A positive rational and a sum such that the first times the square of the second is this sum; None where there
-    is none with rational factors. Found term by term, as a root is worked out by hand."""
-    if len(value.terms) > _LONGEST_SUM or not all(isinstance(c, int | Fraction) for c in value.terms.values()):
-        return None
+def _placed(value: Polynomial) -> tuple[list[Any], dict[tuple[int, ...], Monomial]]:
+    """The atoms of a sum in some order, and its terms by their powers of these."""
     atoms = sorted({atom for monomial in value.terms for atom, _ in monomial}, key=hash)
-    left = {tuple(dict(m).get(atom, 0) for atom in atoms): Fraction(c) for m, c in value.terms.items()}
-    lead = max(left)
-    factor = left[lead]
-    if factor <= 0 or any(power % 2 for power in lead) or min(min(place, default=0) for place in left) < 0:
+    return atoms, {tuple(dict(m).get(atom, 0) for atom in atoms): m for m in value.terms}
+
+
+def square_root(value: Polynomial) -> tuple[Any, Any] | None:
+    """A positive number of the field and a sum such that the first times the square of the second is this sum; None
+    where none is found. It is worked out term by term, as a root is by hand."""
+    if len(value.terms) > _LONGEST_SUM:
         return None
-    left = {place: c / factor for place, c in left.items()}
+    atoms, places = _placed(value)
+    lead = max(places)
+    factor = value.terms[places[lead]]
+    if any(power % 2 for power in lead) or any(power < 0 for place in places for power in place) or sign(factor) <= 0:
+        return None
+    left = {place: divide(value.terms[monomial], factor) for place, monomial in places.items() if place != lead}
     half = tuple(power // 2 for power in lead)
-    root = {half: Fraction(1)}
-    left.pop(lead)
+    found: dict[tuple[int, ...], Any] = {half: 1}
     while left:
         top = max(left)
-        place = tuple(a - b for a, b in zip(top, half, strict=True))
-        if min(place) < 0 or place >= half or len(root) > _LONGEST_SUM:
+        place: tuple[int, ...] = tuple(a - b for a, b in zip(top, half, strict=True))
+        if any(power < 0 for power in place) or place >= half or len(found) > _LONGEST_SUM:
             return None
-        new = left[top] / 2
-        for other, c in [*root.items(), (place, new / 2)]:
+        new = left[top] * Fraction(1, 2)
+        for other, c in [*found.items(), (place, new * Fraction(1, 2))]:
             at = tuple(a + b for a, b in zip(other, place, strict=True))
-            rest = left.get(at, Fraction(0)) - 2 * new * c
-            if rest:
+            rest = left.pop(at, 0) - c * new * 2
+            if not _is_nothing(rest):
                 left[at] = rest
-            else:
-                left.pop(at, None)
-        root[place] = new
-    terms = {frozenset((a, p) for a, p in zip(atoms, place, strict=True) if p): c for place, c in root.items()}
+        found[place] = new
+    terms = {frozenset((a, p) for a, p in zip(atoms, place, strict=True) if p): c for place, c in found.items()}
     return factor, terms[NOTHING] if set(terms) == {NOTHING} else Polynomial(dict(terms))
