@@ -224,10 +224,11 @@ def _opened(exponent: Any) -> Any:
     result: Any = 1
     for monomial, coefficient in exponent.terms.items():
         match list(monomial), coefficient:
-            case [(Term(function="log", arguments=(inside,)), 1)], int() | Fraction() if (
-                coefficient.denominator == 1 and abs(coefficient) <= _MOST_FACTORS
-            ):
-                result = result * (inside if isinstance(inside, Number) else Fraction(inside)) ** int(coefficient)
+            case [(Term(function="log", arguments=(inside,)), 1)], int() | Fraction():
+                times = Fraction(coefficient)
+                if times.denominator > 1 or abs(times) > _MOST_FACTORS:
+                    return None
+                result = result * (inside if isinstance(inside, Number) else Fraction(inside)) ** int(times)
             case _:
                 return None
     return result
