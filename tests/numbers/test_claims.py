@@ -193,3 +193,10 @@ def test_no_claims_and_many() -> None:
     shown = str(ix.verify(ix.compile("let x[i in 0..300] = i * 1.0; expect x == 5;")))
     assert "… and 259 more" in shown
     assert len(shown.splitlines()) < 60
+
+
+@pytest.mark.parametrize("text", ["exp(-1e300)", "exp(exp(exp(5.0)))", "exp(1e400)", "exp(exp(10.0))"])
+def test_a_value_of_any_size_is_told_beside_the_figure(text: str) -> None:
+    found = str(ix.verify(f"let x = {text}; expect x == 0;"))
+    assert "fails" in found
+    assert "≈" in found
