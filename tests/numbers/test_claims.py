@@ -195,7 +195,7 @@ def test_no_claims_and_many() -> None:
     assert len(shown.splitlines()) < 60
 
 
-@pytest.mark.parametrize("text", ["exp(-1e300)", "exp(exp(exp(5.0)))", "exp(1e400)", "exp(exp(10.0))"])
+@pytest.mark.parametrize("text", ["exp(-1e300)", "exp(exp(exp(5.0)))", "exp(1e400)"])
 def test_a_value_of_any_size_is_told_beside_the_figure(text: str) -> None:
     found = str(ix.verify(f"let x = {text}; expect x == 0;"))
     assert "fails" in found
