@@ -166,6 +166,10 @@ def test_a_long_chain_is_explained_step_by_step() -> None:
         "let a[i] = [1, 2, 3]; let n = sum[i](a[i]); expect n == 7;",
         "let s[j] = [1.0, 2.0]; let k = argmax[j](s[j]); expect k == 0;",
         "let x[i] = [1.0, 4.0]; let y[i] = log(x[i] - 1); expect y == [0.5, 1.5];",
+        "let x = 1e300; expect x == 1.5;",
+        "let x = 1e400; expect x == 1.5;",
+        "let x = exp(exp(10.0)); expect x == 1.5;",
+        "let x[i] = [1 / 2.0, 1 / 6.0, sqrt(2)]; let s = sum[i](x[i]); expect x == [0.5, 0.17, 1.42]; expect s == 7.1;",
     ],
 )
 def test_what_cannot_be_computed_otherwise_has_no_cause(text: str) -> None:

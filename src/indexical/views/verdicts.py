@@ -18,6 +18,8 @@ from ..numbers.terms import Polynomial
 from ..numbers.tower import Number, Special
 from .numbers import LONGEST, length, readable, table, terminating
 
+# A distance in units is written in full up to so many signs.
+LONGEST_UNITS = 12
 # Of more figures that fail, so many are shown.
 MOST_ROWS = 40
 
@@ -108,8 +110,10 @@ def _units(units: Value) -> str:
     """A distance in units, to three digits. One barely over half a unit is written as such: the figure fails."""
     number = units.number
     exact = None if isinstance(number, Number) else terminating(Fraction(number), 2)
+    if exact and len(exact) <= LONGEST_UNITS:
+        return exact
     near = decimal(number, 3)
-    return exact or ("just over 0.5" if near == "0.500" else f"≈ {near}")
+    return "just over 0.5" if near == "0.500" else f"≈ {near}"
 
 
 def _bounds(bounds: Interval | None) -> str:

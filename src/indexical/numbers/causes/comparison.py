@@ -19,7 +19,7 @@ from ...ir.needs import needed as needs
 from ...records import dataclass
 from ...run.pointwise import work_of
 from .example import Changes, Example, Figure, Prediction, Trial
-from .printing import rounded_down
+from .printing import in_units, rounded_down
 
 # A figure this many units off, or less, is off by what authors do with digits, and by nothing else.
 NEAR = 2.5
@@ -107,7 +107,7 @@ class Comparison:
         places = 0
         for figure, value in zip(self.figures, self.values, strict=True):
             if figure.claim == number and figure.wanted is not None and value is not None and value.value.is_finite():
-                near = value.value.quantize(figure.unit)
+                near = in_units(value.value, figure.unit)
                 ends = [int(one.normalize().as_tuple().exponent) for one in (figure.wanted, near) if one]
                 places = max(places, *(-end for end in ends), 0)
         return Decimal(1).scaleb(-places)
@@ -252,7 +252,7 @@ def _as_printed(figure: Figure, found: Prediction, cut: bool) -> Decimal | None:
         return None
     if figure.digits is None:
         return round(found.value, 12)
-    return rounded_down(found.value, figure.digits)[0] if cut else found.value.quantize(figure.unit)
+    return rounded_down(found.value, figure.digits)[0] if cut else in_units(found.value, figure.unit)
 
 
 def _is_beside_half(figure: Figure, found: Prediction | None) -> bool:

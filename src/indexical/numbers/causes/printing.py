@@ -22,8 +22,14 @@ class Slip:
     habit: bool = False
 
 
+def in_units(value: Decimal, unit: Decimal, rounding: str = ROUND_HALF_EVEN) -> Decimal:
+    """A value in whole units; itself where it has more digits than are computed with."""
+    found = value.quantize(unit, rounding)
+    return found if found.is_finite() else value
+
+
 def _printed(value: Decimal, places: int, rounding: str) -> Decimal:
-    return value.quantize(Decimal(1).scaleb(-places), rounding)
+    return in_units(value, Decimal(1).scaleb(-places), rounding)
 
 
 def rounded_down(value: Decimal, places: int) -> tuple[Decimal, ...]:

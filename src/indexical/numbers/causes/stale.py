@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
-from ...ir.walk import changed_let, rebuild
+from ...ir.walk import rebuild
 from ...records import dataclass
 from ...source import Span
 from .comparison import MOST_AGAINST, Candidate
@@ -46,8 +46,7 @@ class Given:
     def unit(self) -> Decimal:
         """The unit of its last digit."""
         written = self.const.span.text
-        digits = len(written.partition(".")[2]) if written.replace(".", "", 1).isdigit() else 0
-        return Decimal(1).scaleb(-digits)
+        return Decimal(1).scaleb(-len(written.partition(".")[2]))
 
     def taken_as(self, value: Decimal) -> Changes:
         """The definitions with another number in its place."""
@@ -61,7 +60,7 @@ class Given:
                 return replace(part, cells=tuple(new if one.span == new.span else one for one in part.cells))
             return rebuild(part, changed)
 
-        return Changes({let.name: changed_let(let, changed) for let in self.lets})
+        return Changes({let.name: _with_bodies(let, changed) for let in self.lets})
 
 
 class Stale(Steps):
@@ -117,8 +116,9 @@ class Stale(Steps):
         let = self.example.program.definitions[name]
         for part in values_within(clause.body):
             if isinstance(part, ir.Array):
-                yield from ((const, self._cell(name, part, cell)) for cell, const in enumerate(part.cells))
-            elif isinstance(part, ir.Const) and part.span.text[:1].isdigit():
+                cells = ((const, self._cell(name, part, cell)) for cell, const in enumerate(part.cells))
+                yield from ((const, text) for const, text in cells if _is_plain(const))
+            elif isinstance(part, ir.Const) and _is_plain(part):
                 alone = part is clause.body and len(let.clauses) == 1
                 inside = "" if let.hidden else f" in `{name}`"
                 yield part, f"`{name}`" if alone else f"`{part.span.text}`{inside}"
@@ -173,6 +173,15 @@ class Stale(Steps):
                 return None
             old, new, off = new, new - now * (new - old) / (now - off), now
         return None
+
+
+def _with_bodies(let: ir.Let, change: Callable[[ir.Expr], ir.Expr]) -> ir.Let:
+    return replace(let, clauses=tuple(replace(clause, body=change(clause.body)) for clause in let.clauses))
+
+
+def _is_plain(const: ir.Const) -> bool:
+    """Whether a number is written in digits, and is not what a calculation comes to."""
+    return const.span.text.lstrip("-").replace(".", "", 1).isdigit()
 
 
 def _in_short(value: Decimal) -> str:
