@@ -336,8 +336,8 @@ def test_swapped_last_digits_are_named(value: str, figure: str) -> None:
 
 def test_a_number_in_a_function_is_one_number() -> None:
     """Two calls of a function whose text has another number since, and a function that is another one."""
-    figures = ix.compile("fn act(v) { sigmoid(1.7 * v + 0.2) } let a = act(0.7); let b = act(-1.3);")(outputs=("a", "b"))
     text = "fn act(v) { sigmoid(1.5 * v + 0.2) } let a = act(0.7); let b = act(-1.3);"
+    figures = ix.compile(text.replace("1.5", "1.7"))(outputs=("a", "b"))
     found = ix.verify(ix.compile(f"{text} expect a == {float(figures[0]):.4f}; expect b == {float(figures[1]):.4f};"))
     assert found.cause is not None
     assert found.cause.text == "holds if `1.5` is 1.7, not 1.5"
@@ -359,3 +359,34 @@ def test_the_printed_figures_that_are_named_leave_the_others_as_they_are() -> No
     assert cause is not None
     # With `mu` alone the third figure would fail.
     assert cause.text.startswith("holds if `mu` and `var` are taken as printed")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            """let rate = 0.1; let w1 = 0.5 - rate * 1.37; let w2 = 1.2 + rate * 0.82;
+            expect w1 == 0.4315; expect w2 == 1.2410;""",
+            "`rate` is 0.05, not 0.1",
+        ),
+        (
+            """let x[m] = [1.5, -0.8, 0.4]; let y[m] = tanh(x[m]); let s = sum[m](y[m] * (m + 1.5));
+            expect y == [0.9051, -0.5370, 0.3799]; expect s == 1.3449;""",
+            "`x[1]` is -0.6, not -0.8",
+        ),
+        (
+            """let b = -0.8; let y = sigmoid(b * 0.62); let z = tanh(b * 0.31) + 2; let other = 3.1 * exp(0.3);
+            expect other == 9.9999; expect y == 0.4081; expect z == 1.8161;""",
+            "`b` is -0.6, not -0.8",
+        ),
+    ],
+)
+def test_a_stale_number_is_found(text: str, words: str) -> None:
+    told = {str(claim.cause) for claim in ix.verify(ix.compile(text)).failing if claim.left != "other"}
+    assert told == {f"holds if {words}"}
+
+
+def test_one_figure_shows_no_stale_number() -> None:
+    """Every figure would fit some other number."""
+    text = "let a[i] = [12, 7, 31, 9]; let n = sum[i](a[i]); expect n == "
+    assert {causes(f"{text}{figure};")["n"] for figure in (74, 71, 45, 42, 33, 89)} == {None}

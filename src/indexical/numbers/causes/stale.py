@@ -37,6 +37,7 @@ class Given:
     lets: tuple[ir.Let, ...]
     const: ir.Const
     text: str
+    sign: str = ""
 
     @property
     def value(self) -> Decimal:
@@ -73,15 +74,16 @@ class Stale(Steps):
         """One number that is another, by which claims would hold that nothing explains so far."""
         found = list(self._given())
         for given in found[:MOST_NUMBERS]:
-            for value in dict.fromkeys(self._solved(given)):
+            for value, unit in dict.fromkeys(self._solved(given)):
                 changes = given.taken_as(value)
                 trial = self.trial(changes)
                 if trial is None:
                     return
                 out = self.outcome(trial)
                 # Every value on the way could have been found, of each of the numbers.
-                tried = 2 * float(abs(value - given.value) / given.unit)
-                text = f"holds if {given.text} is {_in_short(value)}, not {given.const.span.text}"
+                tried = 2 * float(abs(value - given.value) / unit)
+                now, then = given.sign + given.const.span.text, _in_short(-value if given.sign else value)
+                text = f"holds if {given.text} is {then}, not {now}"
                 yield Candidate(
                     text,
                     "stale",
@@ -105,23 +107,27 @@ class Stale(Steps):
         found: dict[Span, Given] = {}
         for name in made_of(read_in(*bodies), lets):
             for clause in lets[name].clauses if name in lets and lets[name].kind != "bool" else ():
-                for const, text in self._numbers(name, clause):
+                for const, text, sign in self._numbers(name, clause):
                     known = found.get(const.span)
-                    before = () if known is None else known.lets
-                    found[const.span] = Given((*before, lets[name]), const, f"`{const.span.text}`" if before else text)
+                    mine = Given((lets[name],), const, text, sign)
+                    if known is not None:
+                        mine = Given((*known.lets, lets[name]), const, f"`{const.span.text}`")
+                    found[const.span] = mine
         yield from found.values()
 
-    def _numbers(self, name: str, clause: ir.Clause) -> Iterator[tuple[ir.Const, str]]:
-        """The numbers in a definition, with the words for each."""
+    def _numbers(self, name: str, clause: ir.Clause) -> Iterator[tuple[ir.Const, str, str]]:
+        """The numbers in a definition, with the words for each, and a minus that stands before it."""
         let = self.example.program.definitions[name]
         for part in values_within(clause.body):
             if isinstance(part, ir.Array):
                 cells = ((const, self._cell(name, part, cell)) for cell, const in enumerate(part.cells))
-                yield from ((const, text) for const, text in cells if _is_plain(const))
+                yield from ((const, text, "") for const, text in cells if _is_plain(const))
             elif isinstance(part, ir.Const) and _is_plain(part):
-                alone = part is clause.body and len(let.clauses) == 1
+                negative = isinstance(clause.body, ir.Map) and clause.body.op == "neg" and part in clause.body.arguments
+                alone = (part is clause.body or negative) and len(let.clauses) == 1
                 inside = "" if let.hidden else f" in `{name}`"
-                yield part, f"`{name}`" if alone else f"`{part.span.text}`{inside}"
+                text = f"`{name}`" if alone else f"`{part.span.text}`{inside}"
+                yield part, text, "-" if alone and negative else ""
 
     def _cell(self, name: str, array: ir.Array, cell: int) -> str:
         """An element of an array by its name, where the array is a definition; else by its number."""
@@ -133,9 +139,9 @@ class Stale(Steps):
             return f"`{self.example.element(own, cell)}`"
         return f"number {cell + 1} of the array in `{own}`"
 
-    def _solved(self, given: Given) -> Iterator[Decimal]:
-        """The values by which a figure would hold that the number reaches, in the digits of the number: of the claims
-        that are farthest off."""
+    def _solved(self, given: Given) -> Iterator[tuple[Decimal, Decimal]]:
+        """The values by which a figure would hold that the number reaches, in the digits of the number or up to two
+        more, with the unit of the last: of the claims that are farthest off."""
         step = max(given.unit, abs(given.value) / 10)
         trial = self.trial(given.taken_as(given.value + step))
         if trial is None:
@@ -145,9 +151,17 @@ class Stale(Steps):
         for at in sorted(reached, key=self.units, reverse=True):
             if len(claims) < MOST_TARGETS and self.figures[at].claim not in claims:
                 claims.add(self.figures[at].claim)
-                value = self._solved_for(given, at, given.value + step)
-                if value is not None and value != given.value:
-                    yield value
+                found = self._solved_for(given, at, given.value + step)
+                for unit in (given.unit, given.unit / 10, given.unit / 100) if found is not None else ():
+                    value = found.quantize(unit) if found is not None else given.value
+                    if value != given.value and self._holds(given, value, at):
+                        yield value, unit
+                        break
+
+    def _holds(self, given: Given, value: Decimal, at: int) -> bool:
+        trial = self.trial(given.taken_as(value))
+        found = None if trial is None else trial.prediction(self.figures[at])
+        return found is not None and found.fits(self.figures[at])
 
     def _moves(self, trial: Trial, at: int) -> bool:
         found, value = trial.prediction(self.figures[at]), self.values[at]
@@ -168,7 +182,7 @@ class Stale(Steps):
                 return None
             now = found.value - figure.wanted
             if abs(now) <= figure.half:
-                return new.quantize(given.unit)
+                return new
             if now == off:
                 return None
             old, new, off = new, new - now * (new - old) / (now - off), now
