@@ -390,3 +390,60 @@ def test_one_figure_shows_no_stale_number() -> None:
     """Every figure would fit some other number."""
     text = "let a[i] = [12, 7, 31, 9]; let n = sum[i](a[i]); expect n == "
     assert {causes(f"{text}{figure};")["n"] for figure in (74, 71, 45, 42, 33, 89)} == {None}
+
+
+def test_figures_behind_one_number_are_one_figure() -> None:
+    """What follows from a wrong figure as printed, or from a step without one, says nothing of how it came about."""
+    whole = "let a[i] = [13, 21, 12]; let d = sum[i](a[i]); let n = 3 * d + 7; let k = n * n;"
+    for wrong in (52, 41, 60):
+        n = 3 * wrong + 7
+        found = causes(f"{whole} expect d == {wrong}; expect n == {n}; expect k == {n * n};")
+        assert found == {"d": None, "n": "printed", "k": "printed"}
+    hidden = """let s[j] = [2.0, 1.0, 0.1]; let a = 0.7; let t = a * exp(0.3) + 0.2; let w[j] = softmax[j](s[j] / t);
+    expect w == [0.5746, 0.2794, 0.1460];"""
+    assert causes(hidden) == {"w": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            """let H = -(9.0 / 14) * log(9.0 / 14) / log(2.0) - (5.0 / 14) * log(5.0 / 14) / log(2.0);
+            let L = -(6.0 / 8) * log(6.0 / 8) / log(2.0) - (2.0 / 8) * log(2.0 / 8) / log(2.0);
+            expect H == 0.6518; expect L == 0.5623;""",
+            "base",
+            "to base e, not 2",
+        ),
+        (
+            """let tf[w] = [0.3, 0.1, 0.5]; let df[w] = [40.0, 7.0, 250.0]; let idf[w] = log(1000.0 / df[w]);
+            let tfidf[w] = tf[w] * idf[w]; expect tfidf == [0.9600, 0.5000, 0.7000];""",
+            "rounded early",
+            "`idf` is rounded to 1 place",
+        ),
+        (
+            """let s[i, j] = [[1.0, 0.5, 0.2], [0.3, 2.0, 0.7], [0.4, 0.1, 0.8]];
+            let w[i, j] = softmax[j](s[i, j]) where j <= i;
+            expect w == [[0.486, masked, masked], [0.126, 0.687, masked], [0.309, 0.229, 0.461]];""",
+            "mask",
+            "applied after softmax",
+        ),
+        (
+            """let p = 0.35; let se = sqrt(p * (1 - p) / 120); let lo = p - 1.96 * se; let hi = p + 1.96 * se;
+            expect se == 0.04354; expect lo == 0.27816; expect hi == 0.42184;""",
+            "stale",
+            "`1.96` is 1.65, not 1.96",
+        ),
+    ],
+)
+def test_more_of_what_people_get_wrong(text: str, kind: str, words: str) -> None:
+    found = ix.verify(ix.compile(text)).failing
+    assert {claim.cause and claim.cause.kind for claim in found} == {kind}, str(found)
+    assert all(words in str(claim.cause) for claim in found)
+
+
+def test_two_mistakes_that_fit_alike_are_both_told() -> None:
+    text = "let x = 0.7319; let y = 3 * tanh(x) + 20; expect y == 22.1957;"
+    found = ix.verify(ix.compile(text))
+    assert found.cause is not None
+    assert "`tanh` is left out of `tanh(x)`" in found.cause.text
+    assert "; or if, in `y`, `relu` is taken for `tanh`" in found.cause.text

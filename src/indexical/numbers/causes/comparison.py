@@ -53,6 +53,10 @@ class Candidate:
     vague: bool = False
     # What was chosen to make it fit, in bits: a number among many.
     choices: float = 0.0
+    # How many numbers it changes: the figures behind them say no more than as many of them.
+    degrees: int | None = None
+    # What speaks for it, in bits, where that is not how far off the figures are.
+    evidence: float | None = None
     # What a claim that holds, and would not, says against it, in bits.
     elsewhere: float = AGAINST
     # What is changed in the program, and whether steps go on from printed figures.
@@ -168,10 +172,11 @@ class Comparison:
         unit = figure.unit if own else max(figure.unit, self.grain[figure.claim])
         return float(min(off / unit, Decimal(10) ** 12))
 
-    def evidence(self, indices: Iterable[int], vague: bool = False) -> float:
-        """In bits: how unlikely it is that one prediction fits all these figures by accident."""
+    def evidence(self, indices: Iterable[int], vague: bool = False, degrees: int | None = None) -> float:
+        """In bits: how unlikely it is that one prediction fits all these figures by accident. Of figures that hang on
+        fewer numbers, the surest count."""
         seen = {self._key(at): self._right_digits(at) if vague else self.distance(at) for at in indices}
-        return sum(seen.values())
+        return sum(sorted(seen.values(), reverse=True)[:degrees])
 
     def _key(self, at: int) -> tuple[Decimal | None, Decimal]:
         """The same for figures that are the same: they are looked at once."""
@@ -198,9 +203,13 @@ class Comparison:
         """How sure it is, in bits, that a candidate is the cause of these figures: less the logarithm of the chance
         that it, or something else that was tried, fits figures as far off by accident."""
         kept = sum({self._key(at): candidate.kept[at] for at in self._with_kept(candidate, indices)}.values())
-        evidence = self.evidence(indices, candidate.vague)
-        most = evidence + kept - min(0.0, candidate.prior) - candidate.choices - self.against(candidate, indices)
-        rivals = 1.0 if candidate.vague or most <= 0 else self._rivals(candidate, sorted(indices))
+        evidence = candidate.evidence
+        if evidence is None:
+            evidence = self.evidence(indices, candidate.vague, candidate.degrees)
+        prior = candidate.prior if candidate.slips else min(0.0, candidate.prior)
+        most = evidence + kept - prior - candidate.choices - self.against(candidate, indices)
+        alone = candidate.vague or candidate.evidence is not None
+        rivals = 1.0 if alone or most <= 0 else self._rivals(candidate, sorted(indices))
         return most - math.log2(rivals)
 
     def against(self, candidate: Candidate, indices: Iterable[int]) -> float:

@@ -64,7 +64,7 @@ class Changes:
 
     lets: Mapping[str, ir.Let] = field(default_factory=dict)
     bodies: Mapping[int, ir.Expr] = field(default_factory=dict)
-    printed: Mapping[str, Mapping[int, Decimal]] = field(default_factory=dict)
+    printed: Mapping[str, Mapping[int, Decimal | int]] = field(default_factory=dict)
 
 
 class Trial(AsPrinted):
@@ -115,16 +115,17 @@ class Example:
                 if found is not None:
                     yield replace(found, claim=number, cell=at, point=dict(point))
 
-    def printed(self) -> dict[str, dict[int, Decimal]]:
+    def printed(self) -> dict[str, dict[int, Decimal | int]]:
         """The figures that stand for elements of definitions; the first, where there are several for one."""
-        found: dict[str, dict[int, Decimal]] = {}
+        found: dict[str, dict[int, Decimal | int]] = {}
         evaluation = self.evaluated.evaluation
         for figure in self.figures:
             body = figure.expect.body
             let = evaluation.lets.get(body.tensor) if isinstance(body, ir.Read) else None
-            if isinstance(body, ir.Read) and let is not None and let.kind == "real" and figure.wanted is not None:
+            if isinstance(body, ir.Read) and let is not None and let.kind != "bool" and figure.wanted is not None:
                 offset = evaluation.offset(body, figure.point)
-                found.setdefault(body.tensor, {}).setdefault(offset, figure.wanted)
+                value = figure.wanted if let.kind == "real" else int(figure.wanted)
+                found.setdefault(body.tensor, {}).setdefault(offset, value)
         return found
 
     def element(self, name: str, offset: int) -> str:

@@ -76,12 +76,23 @@ def _in_one(site: Site) -> Iterator[Mistake]:
     for number, clause in enumerate(site.clauses):
         for variant in _everywhere(clause.body, partial(variants, place=_around(site, clause))):
             yield site.mistake(variant, _with(site, number, replace(clause, body=variant.expr)))
+        yield from _masked_after(site, number, clause)
         if clause.guard is not None:
             words = f"the mask of `{site.name}` is left out"
             free = Variant("mask", words, FREQUENT, clause.guard)
             yield site.mistake(free, _with(site, number, replace(clause, guard=None)))
             for variant in other_guards(clause.guard):
                 yield site.mistake(variant, _with(site, number, replace(clause, guard=variant.expr)))
+
+
+def _masked_after(site: Site, number: int, clause: ir.Clause) -> Iterator[Mistake]:
+    """A softmax over all points, of which the masked ones are left out afterwards."""
+    body = clause.body
+    if isinstance(body, ir.Normalize) and body.op == "softmax" and body.guard is not None and clause.guard is None:
+        free = build.normalize(body.op, body.coordinate, body.body, None, "real", body.span)
+        words = "the mask is applied after softmax, and the rows are not normalised again"
+        changed = replace(clause, body=free, guard=body.guard)
+        yield site.mistake(Variant("mask", words, USUAL, body), _with(site, number, changed))
 
 
 def _alike(sites: list[Site]) -> Iterator[Mistake]:
@@ -109,7 +120,7 @@ def merged(several: Iterable[Changes]) -> Changes:
     """Changes in different places, as one."""
     lets: dict[str, ir.Let] = {}
     bodies: dict[int, ir.Expr] = {}
-    printed: dict[str, Mapping[int, Decimal]] = {}
+    printed: dict[str, Mapping[int, Decimal | int]] = {}
     for changes in several:
         lets.update(changes.lets)
         bodies.update(changes.bodies)

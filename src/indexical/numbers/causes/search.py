@@ -44,7 +44,7 @@ def explain(evaluated: Evaluated, claims: tuple[Claim, ...]) -> tuple[Claim, ...
         base = example.trial()
         search = None if base is None else _Search(example, base)
         causes = {} if search is None else search.causes()
-        hints = {} if search is None else search.hints()
+        hints = {} if search is None else search.hints({number for number, _ in causes})
     return tuple(
         replace(
             claim,
@@ -71,6 +71,7 @@ class _Search(Slips, Stale):
 
     def __init__(self, example: Example, base: Trial) -> None:
         super().__init__(example, base)
+        self.found: list[_Found] = []
         # The claims that nothing explains so far.
         self.waiting = frozenset(number for number, failing in self.failing.items() if failing)
 
@@ -80,19 +81,18 @@ class _Search(Slips, Stale):
         """The cause of every figure that has one, by claim and cell. Claims are explained in the order in which they
         are computed: a cause that explains an earlier one is preferred to another."""
         all_of_them = self.waiting
-        found: list[_Found] = []
         for more in (self._of_figures, self._of_mistakes, self._of_mistakes_after_printing, self.of_stale_numbers):
             self.tried += more()
-            found = self._found()
-            self.waiting = all_of_them - {number for one in found for number in one.claims}
+            self.found = self._found()
+            self.waiting = all_of_them - {number for one in self.found for number in one.claims}
             if not self.waiting:
                 break
         chosen: dict[int, _Found] = {}
         for number in sorted(all_of_them, key=self._order):
-            mine = [one for one in found if number in one.claims]
+            mine = [one for one in self.found if number in one.claims]
             before = [one for one in mine if one in chosen.values()]
             if mine:
-                chosen[number] = max(before or mine, key=lambda one: one.bits)
+                chosen[number] = max(before or mine, key=lambda one: one.bits + len(one.claims))
         told = [(one.candidate, self.failing[number], one.bits) for number, one in chosen.items()]
         for number in sorted(all_of_them - chosen.keys(), key=self._order):
             told += self._parts(number)
@@ -182,7 +182,19 @@ class _Search(Slips, Stale):
         own = {n for n, e in enumerate(self.example.program.expects) if _is_of(e.body, candidate.changes.lets)}
         spoilt = {self.figures[at].claim for at in candidate.broken}
         readers = {self.figures[at].claim for at in part}
-        return f"{candidate.text}, where it is read later" if spoilt and spoilt <= own - readers else candidate.text
+        later = ", where it is read later" if spoilt & own and not readers & own else ""
+        return f"{candidate.text}{later}{self._or_else(candidate, readers)}"
+
+    def _or_else(self, candidate: Candidate, claims: set[int]) -> str:
+        """Another mistake by which the same claims hold, and that is about as likely."""
+        mine = next((one for one in self.found if one.candidate is candidate), None)
+        if mine is None or candidate.slips:
+            return ""
+        others = (one for one in self.found if claims <= one.claims and one.bits >= mine.bits - 1)
+        plain = (one.candidate for one in others if not one.candidate.slips and not one.candidate.changes.printed)
+        same = () if candidate.kind == "stale" else (candidate.kind,)
+        other = next((one for one in plain if one is not candidate and one.kind not in ("printed", *same)), None)
+        return f"; or {other.text.removeprefix('holds ')}" if other is not None else ""
 
     # -------------------------------------------------------------------- hints
 
@@ -192,14 +204,16 @@ class _Search(Slips, Stale):
         rounded = all(self.figures[at].digits is not None for at in failing)
         return bool(failing) and rounded and all(self.units(at, own=True) <= NEAR for at in failing)
 
-    def hints(self) -> dict[int, Cause]:
-        """What would explain claims that are near, where that may be an accident: the surest for each."""
+    def hints(self, explained: set[int]) -> dict[int, Cause]:
+        """What would explain claims that are near and have no cause, where that may be an accident: the surest for
+        each."""
         found: dict[int, tuple[Candidate, frozenset[int], float]] = {}
         for one in [self._judged(candidate) for candidate in self.tried if candidate.explained]:
             for number in one.claims if not one.candidate.slips and 0 < one.bits < LEAST else ():
                 if self.is_near(number) and (number not in found or one.bits > found[number][2]):
                     found[number] = (one.candidate, self.failing[number], one.bits)
-        for number in self.failing:
+        found = {number: one for number, one in found.items() if number not in explained}
+        for number in self.failing.keys() - explained:
             given = self._of_given(number) if self.is_near(number) and number not in found else None
             if given is not None and given[2] < LEAST:
                 found[number] = given
@@ -242,9 +256,16 @@ class _Search(Slips, Stale):
             found.broken,
             found.kept,
             0.7,
+            degrees=self._degrees(mistake),
             elsewhere=self._elsewhere(mistake, found.broken),
             changes=changes,
         )
+
+    def _degrees(self, mistake: Mistake) -> int | None:
+        """How many numbers a mistake changes, where it is in definitions alone."""
+        if mistake.changes.bodies:
+            return None
+        return sum(len(self.base.tensors[name].cells) for name in mistake.changes.lets)
 
     def _elsewhere(self, mistake: Mistake, broken: frozenset[int]) -> float:
         """What a claim that holds, and would not, says against a mistake. One about the changed definition itself says
@@ -260,7 +281,7 @@ class _Search(Slips, Stale):
         sites = list(self._sites(claims))
         yield from mistakes(sites)
         digits = [self.figures[at].digits or 0 for number in claims for at in self.failing[number]]
-        places = sorted({p for d in digits for p in range(max(1, d - 2), d + 3)} | {2, 3})
+        places = range(1, max(digits) + 3)
         lets = self.example.program.definitions
         for number in places:
             for mistake in rounded([s for s in sites if not s.name or lets[s.name].kind == "real"], number):

@@ -129,7 +129,7 @@ class Slips(Comparison):
             for source in mine.values():
                 if source != at and self.figures[at].wanted:
                     text = f"it is the figure of {self._where(claim, source)}"
-                    yield self._moved(f"{number} {text} {at}", "copied", text, 1, {at: source})
+                    yield self._moved(f"{number} {text} {at}", "copied", text, 0, {at: source})
 
     def _moved(self, key: str, kind: str, text: str, prior: float, sources: dict[int, int]) -> Candidate:
         """A candidate by which values stand in the places of others."""

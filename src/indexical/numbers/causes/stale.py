@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
-from ...ir.walk import rebuild
+from ...ir.walk import reads_of, rebuild
 from ...records import dataclass
 from ...source import Span
 from .comparison import MOST_AGAINST, Candidate
@@ -22,6 +22,8 @@ from .steps import Steps
 MOST_NUMBERS = 60
 # How many steps the search for another value of a number takes.
 MOST_GUESSES = 7
+# Shorter numbers that are written in several places need not be one.
+SHORTEST = 4
 # It is looked for in so many claims.
 MOST_TARGETS = 2
 # A number is not looked for beyond this.
@@ -38,6 +40,7 @@ class Given:
     const: ir.Const
     text: str
     sign: str = ""
+    spans: frozenset[Span] = frozenset()
 
     @property
     def value(self) -> Decimal:
@@ -55,10 +58,10 @@ class Given:
         new = replace(self.const, value=int(value) if whole else Fraction(value))
 
         def changed(part: ir.Expr) -> ir.Expr:
-            if isinstance(part, ir.Const) and part.span == self.const.span:
+            if isinstance(part, ir.Const) and part.span in self.spans:
                 return new
             if isinstance(part, ir.Array):
-                return replace(part, cells=tuple(new if one.span == new.span else one for one in part.cells))
+                return replace(part, cells=tuple(new if one.span in self.spans else one for one in part.cells))
             return rebuild(part, changed)
 
         return Changes({let.name: _with_bodies(let, changed) for let in self.lets})
@@ -80,8 +83,6 @@ class Stale(Steps):
                 if trial is None:
                     return
                 out = self.outcome(trial)
-                # Every value on the way could have been found, of each of the numbers.
-                tried = 2 * float(abs(value - given.value) / unit)
                 now, then = given.sign + given.const.span.text, _in_short(-value if given.sign else value)
                 text = f"holds if {given.text} is {then}, not {now}"
                 yield Candidate(
@@ -94,14 +95,48 @@ class Stale(Steps):
                     out.broken,
                     out.kept,
                     0.7,
-                    choices=math.log2(max(2.0, tried)) + math.log2(len(found)),
+                    choices=STALE + math.log2(len(found)),
+                    evidence=self._evidence(given, value, unit, out.explained - self.following, trial),
                     elsewhere=MOST_AGAINST,
                     changes=changes,
                 )
 
+    def _evidence(
+        self, given: Given, value: Decimal, unit: Decimal, explained: frozenset[int], trial: Trial
+    ) -> float:
+        """What speaks for another value of a number, in bits. Some value fits one figure nearly always: that one fits
+        which has so few digits is the less likely by accident, the more sharply the figure says what it is. Others
+        count as figures do, as far as they do not hang on the same step."""
+        beside = self.trial(given.taken_as(value + unit))
+        sharp = {at: self._sharpness(trial, beside, at) for at in explained if beside is not None}
+        if not sharp:
+            return 0.0
+        sharpest = max(sharp, key=lambda at: sharp[at])
+        steps = self._first_steps(given, trial)
+        return math.log2(max(1.0, sharp[sharpest])) + self.evidence(explained - {sharpest}, degrees=max(0, steps - 1))
+
+    def _sharpness(self, trial: Trial, beside: Trial | None, at: int) -> float:
+        """How far a figure moves with the last digit of a number, in what it may be off."""
+        figure, one = self.figures[at], trial.prediction(self.figures[at])
+        other = None if beside is None else beside.prediction(figure)
+        if one is None or other is None or not (one.value.is_finite() and other.value.is_finite()):
+            return 0.0
+        return float(abs(other.value - one.value) / max(2 * figure.half, figure.unit))
+
+    def _first_steps(self, given: Given, trial: Trial) -> int:
+        """How many definitions read a given number, as the first ones that are more than a name for it."""
+        names: set[str] = set()
+        steps: set[str] = set()
+        for let in self.example.program.lets:
+            if let in given.lets or any(read.tensor in names for read in reads_of(let)):
+                kind = names if all(_is_given(clause.body) for clause in let.clauses) else steps
+                kind.add(let.name)
+        tables = ((self.base.tensors[name], trial.tensors[name]) for name in steps if name in trial.tensors)
+        return sum(mine.cells != theirs.cells for mine, theirs in tables)
+
     def _given(self) -> Iterator[Given]:
-        """The numbers behind the claims that fail, and are not explained; one that several definitions have by a
-        function once."""
+        """The numbers behind the claims that fail, and are not explained; one that several definitions have, by a
+        function or in the same digits, once."""
         lets = self.example.program.definitions
         bodies = [self.example.program.expects[number].body for number in sorted(self.waiting)]
         found: dict[Span, Given] = {}
@@ -109,11 +144,14 @@ class Stale(Steps):
             for clause in lets[name].clauses if name in lets and lets[name].kind != "bool" else ():
                 for const, text, sign in self._numbers(name, clause):
                     known = found.get(const.span)
-                    mine = Given((lets[name],), const, text, sign)
-                    if known is not None:
-                        mine = Given((*known.lets, lets[name]), const, f"`{const.span.text}`")
-                    found[const.span] = mine
+                    mine = Given((lets[name],), const, text, sign, frozenset((const.span,)))
+                    found[const.span] = mine if known is None else _together((known, mine))
         yield from found.values()
+        alike: dict[str, list[Given]] = {}
+        for given in found.values():
+            if len(given.const.span.text) >= SHORTEST:
+                alike.setdefault(given.const.span.text, []).append(given)
+        yield from (_together(several) for several in alike.values() if len(several) > 1)
 
     def _numbers(self, name: str, clause: ir.Clause) -> Iterator[tuple[ir.Const, str, str]]:
         """The numbers in a definition, with the words for each, and a minus that stands before it."""
@@ -155,7 +193,7 @@ class Stale(Steps):
                 for unit in (given.unit, given.unit / 10, given.unit / 100) if found is not None else ():
                     value = found.quantize(unit) if found is not None else given.value
                     if value != given.value and self._holds(given, value, at):
-                        yield value, unit
+                        yield value, min(Decimal(1), max(unit, Decimal(1).scaleb(_last_place(value))))
                         break
 
     def _holds(self, given: Given, value: Decimal, at: int) -> bool:
@@ -189,6 +227,23 @@ class Stale(Steps):
         return None
 
 
+def _is_given(body: ir.Expr) -> bool:
+    """Whether a definition is a number, an array of them, or another name for one."""
+    match body:
+        case ir.Map("neg", (inside,)):
+            return _is_given(inside)
+        case _:
+            return isinstance(body, ir.Const | ir.Array | ir.Read)
+
+
+def _together(several: Sequence[Given]) -> Given:
+    """A number that stands in several places."""
+    first = several[0]
+    lets = {let.name: let for given in several for let in given.lets}
+    spans = frozenset(span for given in several for span in given.spans)
+    return Given(tuple(lets.values()), first.const, f"`{first.const.span.text}`", "", spans)
+
+
 def _with_bodies(let: ir.Let, change: Callable[[ir.Expr], ir.Expr]) -> ir.Let:
     return replace(let, clauses=tuple(replace(clause, body=change(clause.body)) for clause in let.clauses))
 
@@ -196,6 +251,11 @@ def _with_bodies(let: ir.Let, change: Callable[[ir.Expr], ir.Expr]) -> ir.Let:
 def _is_plain(const: ir.Const) -> bool:
     """Whether a number is written in digits, and is not what a calculation comes to."""
     return const.span.text.lstrip("-").replace(".", "", 1).isdigit()
+
+
+def _last_place(value: Decimal) -> int:
+    """The place of the last digit that is not 0."""
+    return int(value.normalize().as_tuple().exponent)
 
 
 def _in_short(value: Decimal) -> str:

@@ -37,7 +37,7 @@ class Steps(Comparison):
         # The figures that fail and follow from others as these are printed: what explains these explains them too.
         self.following = frozenset[int]() if found is None else self.outcome(found).explained
 
-    def _printed(self) -> dict[str, dict[int, Decimal]]:
+    def _printed(self) -> dict[str, dict[int, Decimal | int]]:
         """The printed figures that are not just what was computed."""
         found = {}
         for name, cells in self.example.printed().items():
@@ -183,7 +183,7 @@ class Steps(Comparison):
         return f"`{self.example.element(name, offsets[0]) if len(offsets) == 1 else name}`"
 
     def _shown(self, name: str, offset: int) -> str:
-        value, figure = self.base.tensors[name].cells[offset], self.printed[name][offset]
+        value, figure = Decimal(self.base.tensors[name].cells[offset]), Decimal(self.printed[name][offset])
         return f"{figure:f}, not {_in_short(value, figure)}"
 
 

@@ -151,6 +151,8 @@ def _of_scale(expr: ir.Map, value: ir.Expr, scale: ir.Expr) -> Iterator[Variant]
     op, span = expr.op, expr.span
     word, other = ("divided", "multiplied") if op == "/" else ("multiplied", "divided")
     text = said(scale)
+    if op == "/" and isinstance(scale, ir.Map) and scale.op == "log" and isinstance(scale.arguments[0], ir.Const):
+        yield from _of_base(expr, value, scale.arguments[0])
 
     def applied(op: str, value: ir.Expr, scale: ir.Expr) -> ir.Expr:
         return build.apply(op, (value, scale), "real", span)
@@ -176,6 +178,16 @@ def _of_scale(expr: ir.Map, value: ir.Expr, scale: ir.Expr) -> Iterator[Variant]
     )
     if op == "/":
         yield from _of_count(value, scale, applied)
+
+
+def _of_base(expr: ir.Map, value: ir.Expr, base: ir.Const) -> Iterator[Variant]:
+    """A logarithm to some base, `log(x) / log(2)`, that is taken to another."""
+    words = f"the logarithm is taken to base e, not {said(base).removesuffix('.0')}"
+    yield Variant("base", words, FREQUENT, as_real(value), words)
+    if not build.is_number(base, 10):
+        ten = build.apply("log", (build.real(Fraction(10), base.span),), "real", expr.span)
+        words = f"the logarithm is taken to base 10, not {said(base).removesuffix('.0')}"
+        yield Variant("base", words, FREQUENT, build.apply("/", (value, ten), "real", expr.span), words)
 
 
 def _of_count(value: ir.Expr, count: ir.Expr, applied: Callable[[str, ir.Expr, ir.Expr], ir.Expr]) -> Iterator[Variant]:
