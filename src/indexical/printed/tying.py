@@ -239,7 +239,10 @@ class Page:
             while len(cells) < len(elements) and taken < len(items):
                 item = items[taken]
                 taken += 1
-                if isinstance(item, Listed):
+                if isinstance(item, Listed) and self.is_shared(mark, item, shape):
+                    items[taken - 1 : taken] = [cell for cell in item.cells if cell is not None]
+                    taken -= 1
+                elif isinstance(item, Listed):
                     alone = not cells and len(item.cells) >= len(elements)
                     row = shape if alone else shape[-1:]
                     cells += self.cells_of(item, name, len(elements) if alone else shape[-1] if shape else 1, row)
@@ -256,6 +259,10 @@ class Page:
         if whole and left:
             place = Cell(self.source.text[left[0].start : left[0].end], left[0].start)
             raise self.wrong(place, "no name of the comment is left for this figure", "name all, in their order")
+
+    def is_shared(self, mark: Mark, item: Listed, shape: tuple[int, ...]) -> bool:
+        """Whether a list is one of numbers, each with a name of its own: `print(a, b)`."""
+        return not shape and len(mark.names) >= len(item.cells) > 1 and item.shape == (len(item.cells),)
 
     # ------------------------------------------------------------------- names
 

@@ -135,14 +135,27 @@ def _odd(plain: Plain, at: int, end: int, reason: str) -> tuple[Odd, int]:
 def _region(plain: Plain, at: int, closing: int) -> Iterator[Item]:
     """The figures of code or a formula: what stands behind its last `=`, of each of its lines and parts."""
     inside, kind = plain.part(at + 1, closing), plain.text[at]
-    parts = [found for part in _parts(inside, r"[,;](?=\s)|\n") if (found := _piece(part, kind)) is not None]
     whole = _piece(inside, kind)
+    if isinstance(whole, Odd) and kind == CODE:
+        inside = _opened(inside)
+    parts = [found for part in _parts(inside, _PIECES) if (found := _piece(part, kind)) is not None]
     if len(parts) > 1 and (whole is None or isinstance(whole, Odd) or not any(isinstance(part, Odd) for part in parts)):
         yield from parts
     elif isinstance(whole, Odd) and kind == CODE:
         yield from _lists(plain, at + 1, closing) or [whole]
     elif whole is not None:
         yield whole
+
+
+# Between two pieces: a comma, a new line, or a space in `a = 0.46 b = -1.08`.
+_PIECES = r"[,;](?=\s)|\n|(?<=[0-9)\]%])\s+(?=[^\W\d]\w*(?:\[[0-9]+\])?\s?(?:=[^=]|:\s))"
+
+
+def _opened(plain: Plain) -> Plain:
+    """What stands in a dict or a tuple, as Python prints it."""
+    text = plain.text
+    is_one = text[:1] in ("{", "(") and _closing(text, 0, len(text)) == len(text) - 1
+    return plain.part(1, len(text) - 1) if is_one else plain
 
 
 def _lists(plain: Plain, at: int, last: int) -> list[Item]:
@@ -165,16 +178,18 @@ def _piece(plain: Plain, kind: str) -> Item | None:
     listed = _whole_list(side, kind == CODE)
     if listed is not None:
         return listed
-    scalar = _SCALAR.fullmatch(side.text) if kind == CODE else None
-    if scalar is not None:
-        return one_in(side.part(scalar.start(1), scalar.end(1)), listed=True)
+    if kind == CODE and _SCALAR.fullmatch(side.text):
+        return _cell(side)
+    cells, spaced = _row(side)
+    spaced = spaced and kind == CODE and not any(isinstance(cell, Odd) for cell in cells)
+    if spaced and _APART.search(side.text):
+        return Listed(*side.span, tuple(cells))
     marked = Plain(kind + plain.text, [plain.span[0], *plain.starts], [plain.span[0], *plain.ends])
     found = one_in(marked, words=True)
     if not isinstance(found, Odd):
         return found
-    cells, spaced = _row(side)
-    if spaced and kind == CODE and not any(isinstance(cell, Odd) for cell in cells):
-        return _padded(Listed(*side.span, tuple(cells)))
+    if spaced:
+        return Listed(*side.span, tuple(cells))
     return replace(found, digits=False) if re.search(r"[^\W\d]|[()\[\]]", side.text) else found
 
 
@@ -196,9 +211,11 @@ def _parts(plain: Plain, pattern: str) -> list[Plain]:
 
 # -------------------------------------------------------------------------- lists
 
-_PASTED = re.compile(r"(?:(?:\w+\.)*(?:tensor|[aA]rray|asarray|matrix|Parameter|list|tuple)\()*")
+_PASTED = re.compile(r"(?:(?:\w+\.)*(?:tensor|\w*[aA]rray|matrix|Parameter|list|tuple)\()*")
 # What may stand before a list among other things: its name in a dict, the commas of a tuple, the call that makes it.
 _BEFORE_LIST = re.compile(rf"(?:^|[\s:,{{=]|(?<!\w)\(|(?<!\w){_PASTED.pattern[:-1]})$")
+# `0.46 -1.08`, as Python prints two numbers; `0.46 - 1.08` is a difference.
+_APART = re.compile(r"[0-9.]\s+-[0-9.]")
 _SCALAR = re.compile(r"(?:\w+\.)*(?:tensor|[aA]rray|[bu]?float\d*|u?int\d*)\(([^()\[\],]*)(?:,[^()]*)?\)")
 _CLOSES = {"[": "]", "(": ")", "{": "}"}
 
@@ -312,10 +329,17 @@ def _row(row: Plain) -> tuple[list[Figure | Odd | None], bool]:
     if not row.text:
         return [], False
     parts = _parts(row, ",")
-    spaced = len(parts) == 1 and bool(re.search(r"\S\s+\S", row.text)) and isinstance(one_in(row, listed=True), Odd)
+    spaced = len(parts) == 1 and bool(re.search(r"\S\s+\S", row.text))
+    spaced = spaced and (isinstance(_cell(row), Odd) or bool(_APART.search(row.text)))
     if spaced:
         parts = _parts(row, r"\s+")
-    return [one_in(part, listed=True) for part in parts], spaced
+    return [_cell(part) for part in parts], spaced
+
+
+def _cell(plain: Plain) -> Figure | Odd | None:
+    """A cell of a list; libraries may print it as `np.float64(0.46)`."""
+    scalar = _SCALAR.fullmatch(plain.text)
+    return one_in(plain if scalar is None else plain.part(scalar.start(1), scalar.end(1)), listed=True)
 
 
 def _padded(found: Listed) -> Listed:
