@@ -65,6 +65,8 @@ SPELLINGS = [
     ("a", "is > 0.45", "is > 0.46", None),
     ("a", "is ≤ 0.46", "is ≤ 0.45", None),
     ("a", "is &lt; 0.46", "is &gt; 0.46", None),
+    ("a", "more than 0.45", "more than 0.46", None),
+    ("a", "at most 0.46", "at most 0.45", None),
     ("a", "0,46", "0,47", "0,46"),
     ("b", "–1.08", "–1.09", "–1.08"),
     ("b", "−1.08", "1.08", "-1.08"),
@@ -81,6 +83,7 @@ SPELLINGS = [
     ("c", "1234.57 €", "1234.58 €", "1234.57"),
     ("c", "≈ 1200", "≈ 1300", None),
     ("c", "≈ 1235", "≈ 1236", None),
+    ("c", "about 1200", "about 1300", None),
     ("h", "1/2", "1/3", "1/2"),
     ("h", "½", "¼", "1/2"),
     ("h", "`1/2`", "`1/3`", "1/2"),
@@ -120,7 +123,7 @@ PLACES = {
 
 
 # Between a comment and the figure behind it stand no words.
-CASES = [(at, *each) for at in PLACES for each in SPELLINGS if at != "before" or each[1][:2] not in ("is", "~~")]
+CASES = [(at, *each) for at in PLACES for each in SPELLINGS if at != "before" or each[1][:2] not in ("is", "~~", "mo", "at", "ab")]
 
 
 @pytest.mark.sampled(5)
@@ -238,6 +241,13 @@ def test_which_figures_a_comment_is_about(tmp_path: Path, text: str) -> None:
         ("3–5 <!-- ix: c -->", "`5` is no figure", "5"),
         ("1 1/2 <!-- ix: c -->", "a sum or two figures", "1/2"),
         ("0.1 × 2.5 <!-- ix: c -->", "belongs to what stands before it", "2.5"),
+        ("It is - 0.46 <!-- ix: a -->", "belongs to what stands before it", "0.46"),
+        ("It is minus 0.46 <!-- ix: a -->", "belongs to what stands before it", "0.46"),
+        ("It is −$0.46$ <!-- ix: a -->", "belongs to what stands before it", "0.46"),
+        ("0.45 – 0.46 <!-- ix: a -->", "belongs to what stands before it", "0.46"),
+        ("between 0.4 and 0.6 <!-- ix: a -->", "a range is no figure", "0.6"),
+        ("0.46 < a < 0.5 <!-- ix: a -->", "a range is no figure", "0.5 <"),
+        ("$0.46 < a < 0.5$ <!-- ix: a -->", "a range is no figure", "0.46"),
         ("±0.46 <!-- ix: a -->", "belongs to what stands before it", "0.46"),
         ("> 1/3 is it, > 1/3 <!-- ix: a -->", "a bound is written as a decimal", "1/3 <"),
         ("0.46² <!-- ix: a -->", "a power or a note", "0.46²"),

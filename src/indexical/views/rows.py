@@ -25,6 +25,7 @@ from .spellings import (
     Odd,
     exact_claim,
     figure_of,
+    in_words,
     infinite,
     one_in,
     reason_for,
@@ -38,7 +39,11 @@ _SEPARATED = re.compile(r",[0-9]*\.[0-9]")
 _EXPRESSION = re.compile(
     rf"(?:[\w)%]{SPACE}?[×·⋅*/÷^]|[0-9)%]{SPACE}?[−+]|[0-9]{SPACE}?[xX]|[0-9][{MINUS}]|[±∓]|\w{SPACE}−(?={SPACE})){SPACE}?\(?$"
     rf"|{MATH}\s*[{MINUS}]\s*{END}$|[=≈~∼<>≤≥(\[,;:]{SPACE}*[{MINUS}]{SPACE}$"
+    rf"|[\w)%]{SPACE}[{MINUS}]{SPACE}$|(?i:\b(?:minus|negative|plus|times)|[0-9]{SPACE}over){SPACE}$|(?:^|[\s(=]){SPACE}*—$"
 )
+_BELONGS = "it belongs to what stands before it: put what comes out behind =, a sign by it"
+# The lower end of a range, before the upper one: `between 0.4 and 0.5`, `0.4 < w < 0.5`.
+_BETWEEN = re.compile(r"(?i)\bbetween\s+\S+\s+and\s+$|[0-9]\s*[<>≤≥]=?\s*[^\W\d][^<>≤≥]{0,12}[<>≤≥]=?\s*$")
 # Roots and multiples of π, which prose has as code has them.
 _ROOT = re.compile(rf"[{MINUS}]?(?:[0-9]+{SPACE}?)?(?:√(?:[0-9]+|\([^()]*\))|π)(?:[·*/^][0-9√π]+)*")
 # Lists are not nested deeper than this.
@@ -63,7 +68,10 @@ def _scanned(plain: Plain, first: int, last: int) -> Iterator[Item]:
         if sign in (CODE, MATH):
             closing = text.find(END, at)
             closing = last if closing < 0 else closing
-            yield from _region(plain, at, closing)
+            before = text[max(0, at - _BACK) : at]
+            apart = _EXPRESSION.search(before) or before.endswith(tuple(MINUS))
+            for item in _region(plain, at, closing):
+                yield Odd(item.start, item.end, _BELONGS) if apart and isinstance(item, Figure) else item
             at = closing + 1
             continue
         found: Item | None = None
@@ -98,9 +106,10 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     if _FOLLOWED.match(text, end) and not _SEPARATED.match(text, end):
         return _odd(plain, at, end, "")
     if _EXPRESSION.search(before) or _is_glued(before):
-        return _odd(plain, at, end, "it belongs to what stands before it: put what comes out behind =, a sign by it")
-    said = _BEFORE.search(before)
-    relation = said["relation"] if said and not re.search(r"[0-9%]\s*$", before[: said.start()]) else ""
+        return _odd(plain, at, end, _BELONGS)
+    if _BETWEEN.search(before):
+        return _odd(plain, at, end, "a range is no figure")
+    relation = _relation(before)
     if exact is not None:
         claim = exact_claim(exact[0])
         start, stop = plain.part(at, end).span
@@ -110,6 +119,14 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
             return _odd(plain, at, end, "a bound is written as a decimal")
         return Figure(start, stop, claim), end
     return figure_of(plain, found, relation, False), end
+
+
+def _relation(before: str) -> str:
+    """What is said of a number right before it, in a sign or in words."""
+    said = _BEFORE.search(before)
+    if said is not None:
+        return "" if re.search(r"[0-9%]\s*$", before[: said.start()]) else said["relation"]
+    return in_words(before)
 
 
 def _is_glued(before: str) -> bool:

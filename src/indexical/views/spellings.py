@@ -146,11 +146,27 @@ SIDES = re.compile(r"(?<![-=−])>=?|<=?(?!-)|[≤≥≲≳]|(?<![<>!=:])==?(?![
 _REMARK = re.compile(rf"\s*[{re.escape(MONEY)}*†‡§¶.,;↑↓→✓✔✗✘★☆]*(?:\s*\([^()0-9]*\))?")
 _BOUNDS = (">", "<", ">=", "<=", "≥", "≤", "≳", "≲")
 _NEARLY = "≈~∼≃≅"
+# What is said of a number in words, longer ones first.
+_IN_WORDS = {
+    "≤": r"(?:no|not) (?:more|greater|larger|higher) than|at most|up to",
+    "≥": r"(?:no|not) (?:less|smaller|lower|fewer) than|at least",
+    ">": r"(?:more|greater|larger|higher) than|above|exceeds",
+    "<": r"(?:less|smaller|lower|fewer) than|below",
+    "≈": r"about|approximately|approx\.|roughly|around|circa|ca\.|nearly|almost",
+}
+_WORDS = re.compile(rf"(?i)(?<![\w-])(?:{'|'.join(f'({words})' for words in _IN_WORDS.values())})\s+$")
 # Signs that may stand around a figure, and say nothing of it.
 AROUND = f" \t\n\r*_\"'“”’()[]{{}},;:.≈~=!?†‡§¶{MONEY}{CODE}{MATH}{END}{QUOTED}{THIN}"
 NOTHING = re.compile(r"[-–—−\s*_`]*|[·.]")
+_DIGIT = re.compile("[0-9]")
 # More than this is no figure that anybody prints.
 MOST_TENS = 9999
+
+
+def in_words(before: str) -> str:
+    """The relation that words right before a number say; "" for none."""
+    words = _WORDS.search(before)
+    return "" if words is None or words.lastindex is None else list(_IN_WORDS)[words.lastindex - 1]
 
 
 def _groups(found: re.Match[str]) -> dict[str, tuple[str, int, int]]:
@@ -272,13 +288,14 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     plain = plain.without(CODE + MATH + END)
     nearly = ""
     if words:
-        for found in SIDES.finditer(plain.text):
-            if plain.text[found.end() :].strip():
-                nearly, side, rest = found[0], plain.text[: found.start()], plain.part(found.end(), len(plain.text))
-        if nearly:
-            plain = rest
+        sides = [found for found in SIDES.finditer(plain.text) if plain.text[found.end() :].strip()]
+        if sides:
+            nearly, side, start = sides[-1][0], plain.text[: sides[-1].start()], plain.part(0, sides[0].start())
+            plain = plain.part(sides[-1].end(), len(plain.text))
             if nearly in _BOUNDS and re.search(r"[0-9)%]\s*$", side):
                 return Odd(*plain.span, "it bounds the number before it")
+            if nearly in _BOUNDS and sides[0][0] in _BOUNDS and sides[0] is not sides[-1] and _DIGIT.search(start.text):
+                return Odd(start.span[0], plain.span[1], "a range is no figure")
     plain = plain.part(0, len(plain.text))
     if NOTHING.fullmatch(plain.text):
         return None
@@ -301,8 +318,9 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
         return Figure(start, end, exact, is_formula=is_formula)
     if words:
         worded = re.match(r"(?:[^\W\d_]+[ \u00a0.]+)+(?=\S*\d)", text)
-        if worded is not None and "minus" not in worded[0].lower():
-            number = _whole_number(plain.part(worded.end(), len(text)), listed, nearly, is_formula)
+        if worded is not None and not re.search("minus|negative", worded[0], re.IGNORECASE):
+            said = in_words(worded[0]) or nearly
+            number = _whole_number(plain.part(worded.end(), len(text)), listed, said, is_formula)
             if number is not None:
                 return number
     return Odd(start, end, reason_for(text), any(sign.isdigit() for sign in text))
