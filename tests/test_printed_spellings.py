@@ -123,7 +123,8 @@ PLACES = {
 
 
 # Between a comment and the figure behind it stand no words.
-CASES = [(at, *each) for at in PLACES for each in SPELLINGS if at != "before" or each[1][:2] not in ("is", "~~", "mo", "at", "ab")]
+WORDED = ("is", "~~", "mo", "at", "ab")
+CASES = [(at, *each) for at in PLACES for each in SPELLINGS if at != "before" or each[1][:2] not in WORDED]
 
 
 @pytest.mark.sampled(5)
@@ -199,6 +200,12 @@ BLOCKS = [
     ("m", "| | a | b |\n|--|--|--|\n| x | $0.1$ | `0.2` |\n| y | **0.3** | 40 % |"),
     ("m", "| a | b |\n|--|--|\n| 0.1 (first) | 0.2 ✓ |\n| **0.3** (best) | w = 0.4 |"),
     ("m", "<table>\n<tr><td>0.1</td><td>0.2</td></tr>\n<tr><td>0.3<td>0.4\n</table>"),
+    ("m", "|  |  |\n|--|--|\n| 0.1 | 0.2 |\n| 0.3 | 0.4 |"),
+    ("m", "| | 1 |\n|-|-|\n| 0 | 0.2 |\n| 1 | 0.4 |"),
+    ("w", "| token | w | score |\n|-|-|-|\n| a | 0.1 | 5 |\n| b | 0.2 | 6 |\n| c | 0.7 | 7 |"),
+    ("later, w", "| Root | w |\n|-|-|\n| 1.41 | 0.1 |\n| 1.73 | 0.2 |\n| 2 | 0.7 |"),
+    ("w, later", "| n | Later | W |\n|-|-|-|\n| a | 1.41 | 0.1 |\n| b | 1.73 | 0.2 |\n| c | 2 | 0.7 |"),
+    ("w, w", "| theirs | ours |\n|-|-|\n| 0.1 | 0.10 |\n| 0.2 | 0.20 |\n| 0.7 | 0.70 |"),
     ("later", "| p = 2 | p = 4 |\n|-|-|\n| 1.41 | 2 |"),
     ("later", "p | root\n-|-\n2 | 1.41\n4 | 2"),
     ("later", "| 1.41 | 1.73 | 2 |\n|-|-|-|\n| 1.41 | 1.73 | 2 |"),
@@ -222,6 +229,8 @@ def test_blocks_under_a_comment(tmp_path: Path, name: str, text: str, between: s
         "It is 0.46\n<!-- ix: a -->\nand then 5.",
         "0.46 [3] <!-- ix: a -->, as is known",
         "- 0.46 <!-- ix: a -->\n- 50 % <!-- ix: h -->\n1. 0.5 <!-- ix: h -->",
+        "1. 0.1\n2. 0.2\n3. 0.7\n<!-- ix: w -->",
+        "<!-- ix: w -->\n1. the: 0.1\n2. cat: 0.2\n3. sat: 0.7",
         "> 46 % <!-- ix: a -->\n> and 0.5 <!-- ix: h -->",
         "0.46 <!-- ix: a --> <!-- ix: a -->",
         "<!-- ix: w[0] -->\n`0.1` and more than 5.",

@@ -25,6 +25,21 @@ def places_of(labels: Sequence[Plain], size: int, first: int) -> list[int] | Non
     return None
 
 
+def columns_of(names: Sequence[str], headings: Sequence[Plain], wide: int) -> list[int] | None:
+    """The column of each name: that of its heading, and for names that are no heading the last of the others, in their
+    order; None where there are too few."""
+    labels = list(map(label_of, headings))
+    if not set(names) & set(labels):
+        labels, names = [label.lower() for label in labels], [name.lower() for name in names]
+    found = [labels.index(name) if labels.count(name) == names.count(name) == 1 else None for name in names]
+    free = [column for column in range(wide) if column not in found]
+    missing = found.count(None)
+    if len(free) < missing:
+        return None
+    others = iter(free[len(free) - missing :])
+    return [next(others) if column is None else column for column in found]
+
+
 def is_labelled(
     rows: tuple[tuple[Plain, ...], ...], headings: tuple[Plain, ...], wide: int, shape: tuple[int, ...]
 ) -> bool:
@@ -33,5 +48,6 @@ def is_labelled(
         across = len(rows) == 1 and wide == shape[0]
         return (wide == 2 and not across) or (len(rows) == 1 and wide - 1 == shape[0])
     if len(shape) == 2:
-        return wide == shape[1] + 1 or (wide <= shape[1] and bool(headings) and not label_of(headings[0]))
+        labels = list(map(label_of, headings))
+        return wide == shape[1] + 1 or (wide <= shape[1] and any(labels) and not labels[0])
     return wide == 2

@@ -21,7 +21,7 @@ from ..views.plain import CODE, END, MARK, MATH, Cell, Plain
 from ..views.rows import figures_in
 from ..views.spellings import AROUND, Figure, Item, Listed, Odd, one_in
 from .programs import Checked, Program, Tied, split
-from .tables import is_labelled, label_of, numbered, places_of
+from .tables import columns_of, is_labelled, label_of, numbered, places_of
 
 
 class Page:
@@ -320,18 +320,20 @@ class Page:
         headings, rows = table.headings, table.rows
         if not rows:
             raise self.wrong(mark.names[0], "the table under this comment has no rows", None)
-        if len(mark.names) > 1:
-            wide = len(headings or rows[0])
-            for number, name in enumerate(mark.names):
-                heads = [n for n, head in enumerate(headings) if label_of(head) == name.text]
-                column = heads[0] if heads else wide - len(mark.names) + number
-                self.claim_rows(mark, name, [], [row[column : column + 1] for row in rows], rows)
-            return
-        (name,) = mark.names
+        wide = len(headings or rows[0])
+        name = mark.names[0]
         program = self.program_of(mark, name)
         self.elements(program, name)
         shape = self.shape(program, name)
-        wide = len(headings or rows[0])
+        is_column = len(shape) == 1 and wide > 2 and len(rows) > 1 and name.text in map(label_of, headings)
+        if len(mark.names) > 1 or is_column:
+            columns = columns_of([each.text for each in mark.names], headings, wide)
+            if columns is None:
+                has = counted(wide, "column")
+                raise self.wrong(name, f"the table under this has {has}, and each name takes one", None)
+            for each, column in zip(mark.names, columns, strict=True):
+                self.claim_rows(mark, each, [], [row[column : column + 1] for row in rows], rows)
+            return
         first = program.origins(split(name.text)[0])[-1] if shape else 0
         numbered = len(rows) == 1 and len(shape) == 1 and places_of(headings, shape[0], first) is not None
         count = wide - 1 if not numbered and is_labelled(rows, headings, wide, shape) else wide
@@ -352,6 +354,7 @@ class Page:
         shape = self.shape(program, name)
         origins = program.origins(tensor)[len(place or ()) :]
         wide = len(headings) or max(map(len, cells), default=0)
+        is_matrix = len(shape) == 2
         if not shape:
             shape, origins = (1, 1), (0, 0)
         elif len(shape) == 1:
@@ -362,7 +365,7 @@ class Page:
             raise self.wrong(name, f"`{name.text}` has {counted(len(shape), 'coordinate')}, and a table has two", help)
         labelled = [row[0] for row in rows] if rows and len(rows[0]) > wide else []
         down = numbered(labelled, len(cells), shape[0], origins[0])
-        right = numbered(headings if wide > 1 else [], wide, shape[1], origins[1])
+        right = numbered(headings if wide > 1 or is_matrix else [], wide, shape[1], origins[1])
         if down is None or right is None:
             has = f"the table under this has {len(cells)} × {wide} figures"
             message = f"`{name.text}` is {shape[0]} × {shape[1]}, and {has}"

@@ -181,7 +181,7 @@ def _before(lines: Lines, at: int, column: int) -> Cell:
     # A quotation of one line that begins with a number may be no quotation.
     around = [line for _, line in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2])]
     alone = not any(_QUOTED.match(line) for line in around)
-    plain = "".join(_unquoted(part, alone) for part in parts)
+    plain = "".join(_unnumbered(_unquoted(part, alone)) for part in parts)
     cut = max(0, len(plain) - _FARTHEST)
     return Cell(re.sub(r"<!--.*?-->", lambda found: " " * len(found[0]), plain[cut:]), lines[first][0] + cut)
 
@@ -193,6 +193,12 @@ def _unquoted(line: str, alone: bool = False) -> str:
         return line
     last = found[0].rindex(">")
     return " " * last + (QUOTED if alone else " ") + " " * (found.end() - last - 1) + line[found.end() :]
+
+
+def _unnumbered(line: str) -> str:
+    """A line of a list without its number."""
+    found = re.match(r"[ \t]*[0-9]{1,9}[.)](?=[ \t]+[^\s<])", line)
+    return line if found is None else " " * found.end() + line[found.end() :]
 
 
 def _under(lines: Lines, at: int) -> tuple[Table | None, Plain | None]:
@@ -223,7 +229,7 @@ def _under(lines: Lines, at: int) -> tuple[Table | None, Plain | None]:
         return None, None
     while end < len(lines) and (lines[end][1].strip(" \t\n\r>") if formula is None else not _is_closed(lines[at:end])):
         end += 1
-    text = "".join(_unquoted(line) for _, line in lines[at:end])
+    text = "".join(_unnumbered(_unquoted(line)) for _, line in lines[at:end])
     return None, prose(Cell(text, start))
 
 
@@ -238,7 +244,7 @@ def _table(lines: Lines, at: int) -> Iterator[tuple[Plain, ...]]:
     """The rows of a table that begins at a line, the headings first; the line under these is left out."""
     first = lines[at][1].lstrip(" \t>")
     if not first.startswith("|") and not (
-        "|" in first and at + 1 < len(lines) and "-" in lines[at + 1][1] and _is_rule(lines[at + 1][1])
+        "|" in first and at + 1 < len(lines) and _is_rule(lines[at + 1][1])
     ):
         return
     is_quoted = _QUOTED.match(lines[at][1]) is not None
@@ -250,7 +256,7 @@ def _table(lines: Lines, at: int) -> Iterator[tuple[Plain, ...]]:
 
 
 def _is_rule(line: str) -> bool:
-    return "|" in line and re.fullmatch(r"[\s>|:-]+", line) is not None
+    return "|" in line and "-" in line and re.fullmatch(r"[\s>|:-]+", line) is not None
 
 
 def _cells(line: str, start: int, is_quoted: bool) -> Iterator[Cell]:

@@ -290,12 +290,12 @@ def one_in(plain: Plain, listed: bool = False, words: bool = False) -> Figure | 
     if words:
         sides = [found for found in SIDES.finditer(plain.text) if plain.text[found.end() :].strip()]
         if sides:
-            nearly, side, start = sides[-1][0], plain.text[: sides[-1].start()], plain.part(0, sides[0].start())
+            nearly, side, first = sides[-1][0], plain.text[: sides[-1].start()], plain.part(0, sides[0].start())
             plain = plain.part(sides[-1].end(), len(plain.text))
             if nearly in _BOUNDS and re.search(r"[0-9)%]\s*$", side):
                 return Odd(*plain.span, "it bounds the number before it")
-            if nearly in _BOUNDS and sides[0][0] in _BOUNDS and sides[0] is not sides[-1] and _DIGIT.search(start.text):
-                return Odd(start.span[0], plain.span[1], "a range is no figure")
+            if nearly in _BOUNDS and sides[0][0] in _BOUNDS and sides[0] is not sides[-1] and _DIGIT.search(first.text):
+                return Odd(first.span[0], plain.span[1], "a range is no figure")
     plain = plain.part(0, len(plain.text))
     if NOTHING.fullmatch(plain.text):
         return None
