@@ -98,7 +98,7 @@ class Page:
             raise self.wrong(mark.names[1], "beside a figure a comment names one element, or one row", None)
         program = self.program_of(mark, mark.names[0])
         elements = self.elements(program, mark.names[0])
-        found = self.beside(mark, len(elements))
+        found = self.beside(mark, len(elements), self.shape(program, mark.names[0]))
         self.tie(program, mark.names[0], found, elements)
 
     def tie(self, program: Program, name: Cell, found: list[Figure | None], elements: list[str]) -> None:
@@ -138,7 +138,7 @@ class Page:
 
     # --------------------------------------------------------------- the text
 
-    def beside(self, mark: Mark, count: int) -> list[Figure | None]:
+    def beside(self, mark: Mark, count: int, shape: tuple[int, ...]) -> list[Figure | None]:
         """So many figures that stand right before a comment, or right behind it."""
         items = figures_in(mark.before)
         name = mark.names[0]
@@ -147,7 +147,7 @@ class Page:
                 items.pop()
             last = items[-1]
             if isinstance(last, Listed):
-                return self.cells_of(last, name, count)
+                return self.cells_of(last, name, count, shape if len(_long(last.shape or ())) > 1 else None)
             if isinstance(last, Odd):
                 raise self.odd(last)
             return self.in_a_row(mark, items, count)
@@ -155,7 +155,7 @@ class Page:
         if items and not _rest(mark.after, None, _reach(mark.after, items[0])[0]):
             first = items[0]
             if isinstance(first, Listed):
-                return self.cells_of(first, name, count)
+                return self.cells_of(first, name, count, shape if len(_long(first.shape or ())) > 1 else None)
             if isinstance(first, Odd) and first.digits:
                 raise self.odd(first)
             if isinstance(first, Figure) and count == 1:

@@ -17,6 +17,8 @@ from ..records import dataclass
 CODE, MATH, END, FRACTION, QUOTED = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
 # What is read and says nothing of a number, such as a subscript. It is part of a word.
 MARK = "ₓ"
+# Signs that take no room: where a word may be broken, and which way a text runs.
+_UNSEEN = "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Plain:
 
 # --------------------------------------------------------------------------- prose
 
+_ENTITY = r"&(?:\#\d+|\#[xX][0-9a-fA-F]+|[A-Za-z]\w*);"
 _ANYWHERE = {
     "comment": r"<!--.*?-->",
     "display": r"\$\$(?P<display_text>.+?)\$\$",
@@ -84,7 +87,7 @@ _ANYWHERE = {
     "below": r"<sub\b[^<>]*>.*?</sub>",
     "tagged": r"<(?P<code_tag>code|samp|kbd|tt)\b[^<>]*>(?P<tagged_text>.*?)</(?P=code_tag)>",
     "tag": r"</?(?P<tag_name>[A-Za-z][A-Za-z0-9]*)\b[^<>]*>",
-    "entity": r"&(?:\#\d+|\#[xX][0-9a-fA-F]+|[A-Za-z]\w*);",
+    "entity": _ENTITY,
 }
 _IN_MARKDOWN = {
     "code": r"(?P<ticks>`+)(?!`)(?P<code_text>.+?)(?<!`)(?P=ticks)(?!`)",
@@ -101,7 +104,7 @@ _MARKDOWN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 # Tags that break a line of text apart; others stand within a word.
-_BREAKS = frozenset("br p div li ul ol td th tr table h1 h2 h3 h4 h5 h6 hr blockquote pre section figure".split())
+_BREAKS = frozenset("br p div li dt dd ul ol td th tr table h1 h2 h3 h4 h5 h6 hr blockquote pre section figure".split())
 _FORMULAS = ("display", "formula", "round", "square", "environment")
 _POWER = re.compile(r"(?:&minus;|[-−–+])?\d+")
 
@@ -110,7 +113,7 @@ def prose(cell: Cell, is_html: bool = False) -> Plain:
     """A text of a page in Markdown, or of one in HTML."""
     found = Plain()
     _prose(cell, _HTML if is_html else _MARKDOWN, found)
-    return found
+    return found.without(_UNSEEN)
 
 
 def code(cell: Cell) -> Plain:
@@ -147,8 +150,7 @@ def _marked_up(found: re.Match[str], start: int, markup: re.Pattern[str], out: P
         tex = re.search(r"<annotation\b[^<>]*\btex\b[^<>]*>(.*?)</annotation>", found["mathml_text"], re.DOTALL)
         out.add(MATH if tex else MARK, first, last)
         if tex is not None:
-            written = tex[1].replace("&lt;", "<   ").replace("&gt;", ">   ").replace("&amp;", "&    ")
-            _Formula(Cell(written, start + found.start("mathml_text") + tex.start(1)), out).read()
+            _Formula(Cell(tex[1], start + found.start("mathml_text") + tex.start(1)), out).read()
             out.add(END, last, last)
     elif kind == "code":
         out.add(CODE, first, first)
@@ -201,7 +203,9 @@ _SIZES = frozenset(
 _FRACTIONS = frozenset("frac dfrac tfrac cfrac nicefrac sfrac".split())
 _LISTS = frozenset("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix array psmallmatrix bsmallmatrix".split())
 _TOKEN = re.compile(
-    r"\\begin\s*\{(\w+\*?)\}|\\end\s*\{(\w+\*?)\}|\\\\(?:\s*\[[^\]\n]*\])?|\\[A-Za-z]+\*?|\\.|.", re.DOTALL
+    rf"(?P<entity>{_ENTITY})|\\begin\s*\{{(?P<begins>\w+\*?)\}}|\\end\s*\{{(?P<ends>\w+\*?)\}}"
+    r"|\\\\(?:\s*\[[^\]\n]*\])?|\\[A-Za-z]+\*?|\\.|.",
+    re.DOTALL,
 )
 _TRANSPOSED = re.compile(
     r"\s*(?:\{\s*)?(?:\\(?:top|intercal|prime)|(?:\\(?:mathsf|mathrm|text)\s*\{?)?T)(?:[\s}]|$|(?=\W))"
@@ -243,12 +247,16 @@ class _Formula:
         assert token is not None
         self.at = token.end()
         word = token[0]
+        if token["entity"]:
+            word = html.unescape(word)
+            if len(word) > 1:  # A column that ends with `;`.
+                word, self.at = "&", first + 1
         if word == "{":
             self.group()
         elif word in ("}", "$"):
             return
-        elif token[1] or token[2]:
-            self.environment(token[1], token[2], first)
+        elif token["begins"] or token["ends"]:
+            self.environment(token["begins"], token["ends"], first)
         elif word.startswith("\\\\"):
             self.out.add("],[" if self.lists and self.lists[-1] else "\n", *self.place(first))
         elif word == "&":
@@ -306,6 +314,8 @@ class _Formula:
         transposed = _TRANSPOSED.match(self.text, self.at)
         if transposed is not None:
             self.skip()
+            if re.search(r"\[\[[^\[\]]*,[^\[\]]*\],\[[^\]]*(?:\],\[[^\]]*)*\]\]\s*\)?$", self.out.text):
+                self.out.add(MARK, *self.place(first))  # Other than a vector, a matrix is another one.
         else:
             self.bracketed("^(", ")", first)
 

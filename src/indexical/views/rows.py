@@ -34,6 +34,8 @@ from .spellings import (
 _BEFORE = re.compile(rf"(?P<relation>>=|<=|(?<![-=−])>|[<≤≥≈~∼≃≅≲≳{QUOTED}])\s*$")
 # What may follow a number; other signs make it another thing: `12k`, `1.2.3`, `3:45`, `0.46²`.
 _FOLLOWED = re.compile(r"\w|[.:/^'’][0-9(^√π]|,[0-9]|…|√|\s?[/⁄]\s?[0-9]")
+# `0.457 12`, as some write many digits.
+_GROUPS = re.compile(rf"(?:{SPACE}[0-9]{{3}}(?![0-9.,]))*{SPACE}[0-9]{{1,3}}(?![0-9.,%])")
 _SEPARATED = re.compile(r",[0-9]*\.[0-9]")
 # What belongs to something before it: to a product, a sum, a range, or a sign that stands apart.
 _EXPRESSION = re.compile(
@@ -105,6 +107,9 @@ def _number_at(plain: Plain, at: int, last: int) -> tuple[Item | None, int]:
     end = found.end()
     if _FOLLOWED.match(text, end) and not _SEPARATED.match(text, end):
         return _odd(plain, at, end, "")
+    grouped = _GROUPS.match(text, end) if re.search(r"[.,][0-9]{3}$", found[0]) else None
+    if grouped is not None:
+        return _odd(plain, at, grouped.end(), "this may be one number or two: write its digits without spaces")
     if _EXPRESSION.search(before) or _is_glued(before):
         return _odd(plain, at, end, _BELONGS)
     if _BETWEEN.search(before):

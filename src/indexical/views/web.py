@@ -27,6 +27,7 @@ _BLOCKS = (
     "tr ul"
 )
 _EDGE = re.compile(rf"</?(?:{'|'.join(_BLOCKS.split())})\b{ATTRIBUTES}>", re.IGNORECASE)
+_TEX = re.compile(r"(<script\b[^<>]*\bmath/tex\b[^<>]*>)(.*?)(</script\s*>)", re.IGNORECASE | re.DOTALL)
 _AROUND = re.compile(rf"<div\b({ATTRIBUTES})>(?:\s|<button\b.*?</button>|<span\b{ATTRIBUTES}></span>)*$")
 _OPENED = re.compile(rf"(?i)(?:\s|</?(?!table|pre|script|style)[a-z]+[0-9]?\b{ATTRIBUTES}>)*")
 
@@ -59,8 +60,10 @@ def read_html(text: str) -> tuple[list[Block], list[Mark]]:
 
 
 def _without_drawings(text: str) -> str:
-    """The page with blanks for formulas as KaTeX draws them: beside each, it is written in TeX."""
-    for drawn in list(re.finditer(r"<span\b[^<>]*\bkatex-html\b[^<>]*>", text)):
+    """The page with blanks for formulas as KaTeX and MathJax draw them: beside each, it is written in TeX, which
+    MathJax has in a <script>."""
+    text = _TEX.sub(lambda found: rf"{' ' * (len(found[1]) - 2)}\({found[2]}\){' ' * (len(found[3]) - 2)}", text)
+    for drawn in list(re.finditer(r"<span\b[^<>]*\b(?:katex-html|MathJax(?:_\w+)?)(?![\w-])[^<>]*>", text)):
         depth, end = 0, len(text)
         for tag in re.compile(r"<(/?)span\b").finditer(text, drawn.start()):
             depth += -1 if tag[1] else 1
@@ -148,6 +151,7 @@ def _under(text: str, at: int) -> tuple[Table | None, Plain | None]:
         middle = Plain(found.text[:1] + inside.text + found.text[1:], [start, *inside.starts, start + pre.end()],
                        [start, *inside.ends, start + pre.end()])  # fmt: skip
         return None, middle
-    edge = _EDGE.search(text, start)
+    listed = re.search(r"(?i)<([uod]l)\b", opening[0])
+    edge = (_EDGE if listed is None else re.compile(rf"(?i)</{listed[1]}\s*>")).search(text, start)
     last = edge.start() if edge is not None else len(text)
     return None, prose(Cell(text[start:last], start), True) if text[start:last].strip() else None
