@@ -330,5 +330,6 @@ The weights are `[0.51, 0.19, 0.31]` <!-- ix: w -->.
     assert [figure.reference for figure in wrong] == ["score[0]", "score[2]", "w[0]", "w[1]", "w[2]"]
     assert {figure.cause.kind for figure in wrong if figure.cause is not None} == {"scale"}
     assert "cause: holds if, in `score`, the scale is left out" in str(found)
+    assert "it explains 4 other figures too" in str(found)
     assert found.to_json()["figures"][0]["cause"]["kind"] == "scale"
     assert [figure["cause"] for figure in found.to_json()["figures"] if figure["verdict"] == "holds"] == [None]

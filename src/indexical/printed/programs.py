@@ -21,7 +21,7 @@ from ..source import Origin, Source, Span
 from ..views.markdown import Block
 from ..views.plain import QUOTED
 from ..views.spellings import Figure, respelled
-from ..views.verdicts import cause_json, cause_lines, show_exact
+from ..views.verdicts import ROUNDED, cause_json, cause_lines, show_exact
 
 if TYPE_CHECKING:
     from .tying import Page
@@ -238,7 +238,8 @@ class Program:
         should = respelled(figure, cell.value, span.text, figure.start)
         places = None if figure.spelling is None else min(30, max(0, figure.spelling.places - figure.spelling.shift))
         message = f"`{reference}` is {show_exact(cell.value, places)}, and {printed} is printed"
-        notes = tuple(line.strip() for line in cause_lines(replace(claim, cells=(cell,))))
+        lines = cause_lines(claim, cell) if cell.verdict == "fails" else [ROUNDED]
+        notes = tuple(line.strip() for line in lines)
         help = f"print {should}" if should else None
         fix = Fix(span, should) if should else None
         finding = Diagnostic("IX516", message, (Label(span),), notes, help, fix)

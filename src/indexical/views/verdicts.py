@@ -150,17 +150,19 @@ def _explanation(claim: Claim) -> list[str]:
     return [*lines, *cause_lines(claim)]
 
 
+ROUNDED = "the rounding of the printed figures could explain this"
 _EXPLANATIONS = {
     (True, False): "the rounding of the printed figures cannot explain this",
-    (True, True): "the rounding of the printed figures could explain this",
+    (True, True): ROUNDED,
     (True, None): "whether the rounding of the printed figures explains this cannot be told: a comparison, a quotient "
     "or a root hangs on it",
 }
 
 
-def cause_lines(claim: Claim) -> list[str]:
-    """The causes of the figures that fail, each with the figures that it explains, where it does not explain all."""
-    wrong = [cell for cell in claim.cells if cell.verdict == "fails"]
+def cause_lines(claim: Claim, alone: Cell | None = None) -> list[str]:
+    """The causes of the figures that fail, each with the figures that it explains, where it does not explain all; or
+    that of one figure `alone`."""
+    wrong = [cell for cell in claim.cells if cell.verdict == "fails"] if alone is None else [alone]
     groups: dict[Cause | None, list[Cell]] = {}
     for cell in wrong:
         groups.setdefault(cell.cause, []).append(cell)
@@ -172,7 +174,8 @@ def cause_lines(claim: Claim) -> list[str]:
             lines.append(f"    cause{where}: unknown; {_unknown(claim, len(cells))}")
             continue
         others = cause.figures - len(cells)
-        more = f"; it explains {counted(others, 'failing figure')} of other claims too" if others else ""
+        figures = counted(others, "failing figure" if alone is None else "other figure")
+        more = f"; it explains {figures}{' of other claims' if alone is None else ''} too" if others else ""
         lines.append(f"    cause{where}: {cause.text}")
         lines.append(f"    evidence: {cause.evidence}{more}")
     return lines
