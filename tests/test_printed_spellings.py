@@ -79,6 +79,8 @@ SPELLINGS = [
     ("c", "1&#8239;234.57", "1&#8239;243.57", "1&#8239;234.57"),
     ("c", "1,234.57", "1,243.57", "1,234.57"),
     ("c", "1'234.57", "1'234.58", "1'234.57"),
+    ("c", "1234,567", "1234,576", "1234,567"),
+    ("b", "−1,0800", "−1,0801", "−1,0800"),
     ("c", "1.234,57", "1.234,58", "1.234,57"),
     ("c", "$1,234.57", "$1,234.58", "$1,234.57"),
     ("c", "1234.57 €", "1234.58 €", "1234.57"),
@@ -306,6 +308,13 @@ def test_no_finding_points_at_a_line_that_is_not_on_the_page(tmp_path: Path) -> 
     for finding in found.diagnostics:
         place = finding.to_json()["labels"][0]
         assert lines[place["line"] - 1][place["column"] - 1 : place["end_column"] - 1] == "1.74"
+
+
+def test_a_comma_that_may_be_a_point(tmp_path: Path) -> None:
+    """`1,414` is 1414, and nobody is told that 1.414 is wrong."""
+    found = verified(tmp_path, "It is 1,414 <!-- ix: r --> or 1,415 <!-- ix: r -->, and 1,235 <!-- ix: h -->.")
+    assert [figure.verdict for figure in found.figures] == ["undecided", "fails", "fails"]
+    assert "may be that, with a comma for its point" in str(found)
 
 
 def test_a_wrong_figure_names_its_cause(tmp_path: Path) -> None:

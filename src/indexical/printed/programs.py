@@ -235,6 +235,11 @@ class Program:
         if cell.verdict == "undecided":
             message = f"it is not known whether `{reference}`, which is {show_exact(cell.value)}, is {printed}"
             return Checked(span, reference, "undecided", cell.value, Diagnostic("IX516", message, (Label(span),)))
+        if self.has_a_comma(figure, cell.value):
+            exact = show_exact(cell.value, 3)
+            message = f"`{reference}` is {exact}, and {printed} may be that, with a comma for its point"
+            finding = Diagnostic("IX516", message, (Label(span),), (), f"write {printed.replace(',', '.')}")
+            return Checked(span, reference, "undecided", cell.value, finding)
         should = respelled(figure, cell.value, span.text, figure.start)
         places = None if figure.spelling is None else min(30, max(0, figure.spelling.places - figure.spelling.shift))
         message = f"`{reference}` is {show_exact(cell.value, places)}, and {printed} is printed"
@@ -244,6 +249,17 @@ class Program:
         fix = Fix(span, should) if should else None
         finding = Diagnostic("IX516", message, (Label(span),), notes, help, fix)
         return Checked(span, reference, "fails", cell.value, finding, cell.cause)
+
+    def has_a_comma(self, figure: Figure, value: Value) -> bool:
+        """Whether `1,750`, which is read as 1750, holds as 1.750."""
+        spelling = figure.spelling
+        if spelling is None or spelling.grouping != "," or spelling.places or spelling.shift or not _is_number(value):
+            return False
+        number = Fraction(spelling.number) / 1000
+        try:
+            return bool(abs(spelling.number) < 10**6 and abs(value - number) <= Fraction(1, 2000))
+        except Undecided:
+            return False
 
 
 # What may be meant as a plain figure too.

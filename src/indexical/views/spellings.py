@@ -101,8 +101,8 @@ _LISTED_DIGITS = (
     r"[0-9]+",
 )
 _DIGITS = (
-    r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?",
-    r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]+)?",
+    r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?",
+    r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?![0-9])(?:\.[0-9]+)?",
     rf"[1-9][0-9]{{0,2}}(?:[ {THIN}'’][0-9]{{3}})+(?:[.,][0-9]+)?",
     r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+,[0-9]+",
     r"[1-9][0-9]{0,2}(?:\.[0-9]{3}){2,}",
@@ -239,8 +239,8 @@ def _decimal(text: str) -> tuple[str, str, str]:
     last = marks[-1]
     groups = re.split(r"\D", text)
     if last in ".," and (len(set(marks)) > 1 or len(marks) == 1):
-        is_point = last == "." or len(set(marks)) > 1 or len(groups[-1]) != 3 or text.startswith("0")
-        if is_point:
+        is_grouped = len(groups[-1]) == 3 and len(groups[0]) <= 3 and not text.startswith("0")
+        if last == "." or len(set(marks)) > 1 or not is_grouped:
             whole = "".join(groups[:-1]) or "0"
             grouping = marks[0] if len(marks) > 1 else ""
             return f"{whole}.{groups[-1]}", last, grouping
