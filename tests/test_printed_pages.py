@@ -154,6 +154,7 @@ LOADED = code_cell("%load_ext indexical\nimport indexical as ix\n!pip list\n")
         [MAGIC, code_cell("# ix: scores, weights", result("(array([1., 2., 3.]), array([0.09, 0.24, 0.67]))"))],
         [MAGIC, code_cell("# ix: total, weights[0]\n…", stream("total: -6.0\n"), stream("w = 0.090\n"))],
         [MAGIC, code_cell("# ix: total\nprint(1)\n# ix: weights[0]", stream("-6.0\n"), result("np.float64(0.0900)"))],
+        [MAGIC, code_cell("# ix: weights", stream("[0.1 0.2 0.7]\n"))],
         [MAGIC, code_cell("# ix: weights[0], total\nprint(w[0], total)", stream("0.09 -6.0\n"))],
         [MAGIC, code_cell("# ix: weights[0], total", stream("w=0.09 total=-6.0\n"))],
         [MAGIC, code_cell("# ix: weights[0], total", result("(np.float64(0.09003), -6.0)"))],

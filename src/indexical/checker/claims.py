@@ -228,7 +228,7 @@ def _pasted(leaves: list[tree.Expr], pasted: bool) -> list[int | None]:
     known = [digits for digits, here in zip(found, plain, strict=True) if here and digits is not None]
     if not pasted or not known:
         return found
-    most = max(2, *known)
+    most = max(known) if min(known) else max(2, *known)
     return [most if here and digits is not None else digits for digits, here in zip(found, plain, strict=True)]
 
 

@@ -95,7 +95,7 @@ class Page:
             self.claim_under(mark, mark.under)
             return
         if len(mark.names) > 1:
-            raise self.wrong(mark.names[1], "beside a figure a comment names one element, or one row", None)
+            raise self.wrong(mark.names[1], "beside a figure a comment names one element, or one row", _ABOVE)
         program = self.program_of(mark, mark.names[0])
         elements = self.elements(program, mark.names[0])
         found = self.beside(mark, len(elements), self.shape(program, mark.names[0]))
@@ -393,6 +393,7 @@ class Page:
         return Wrong(Diagnostic("IX517", message, (Label(place),), help=help))
 
 
+_ABOVE = "with several names it stands on a line above a table, a formula or a block of code"
 _BESIDE = "put it right behind the figure, 0.58 <!-- ix: weights[2, 2] -->, or on a line above a table"
 
 

@@ -370,7 +370,8 @@ def _padded(found: Listed) -> Listed:
     pointed = [cell for cell in known if "." in cell.claim and "e" not in cell.claim and "±" not in cell.claim]
     if not pointed:
         return found
-    most = max(2, *(cell.spelling.places for cell in pointed if cell.spelling))
+    places = [cell.spelling.places for cell in pointed if cell.spelling]
+    most = max(places) if min(places) else max(2, *places)
 
     def padded(item: Any) -> Any:
         if isinstance(item, Listed):
