@@ -33,6 +33,7 @@ def on_the_web(tmp_path: Path, text: str, block: str = BLOCK) -> Any:
         "<p>&minus;6 <!-- ix: total -->, &#8722;6 <!-- ix: total -->, &#x2212;6 <!-- ix: total --></p>",
         "<p>&ndash;6.0 <!-- ix: total --></p>",
         "<p>9.0&nbsp;&times;&nbsp;10<sup>&minus;2</sup> <!-- ix: weights[0] --></p>",
+        "<p>9.0&times;10<sup>&#8722;2</sup> <!-- ix: weights[0] --></p>",
         "<ul><li>&lt; 0.25 <!-- ix: weights[1] --><li>&gt; 0.24 <!-- ix: weights[1] --></ul>",
         r"<p>\(w_1 \approx 0.24\) <!-- ix: weights[1] --></p>",
         "<p><code>[0.09, 0.24, 0.67]</code> <!-- ix: weights --></p>",

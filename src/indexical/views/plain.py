@@ -106,7 +106,7 @@ _MARKDOWN = re.compile(
 # Tags that break a line of text apart; others stand within a word.
 _BREAKS = frozenset("br p div li dt dd ul ol td th tr table h1 h2 h3 h4 h5 h6 hr blockquote pre section figure".split())
 _FORMULAS = ("display", "formula", "round", "square", "environment")
-_POWER = re.compile(r"(?:&minus;|[-−–+])?\d+")
+_POWER = re.compile(r"[-−–+]?\d+")
 
 
 def prose(cell: Cell, is_html: bool = False) -> Plain:
@@ -161,7 +161,7 @@ def _marked_up(found: re.Match[str], start: int, markup: re.Pattern[str], out: P
         _prose(inner("tagged_text"), markup, out)
         out.add(END, last, last)
     elif kind == "above":
-        if _POWER.fullmatch(found["above_text"].strip()):
+        if _POWER.fullmatch(html.unescape(found["above_text"]).strip()):
             out.add("^(", first, first)
             _prose(inner("above_text"), markup, out)
             out.add(")", last, last)
