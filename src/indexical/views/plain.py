@@ -189,6 +189,7 @@ _SIGNS = {
     "vdots": "…", "ddots": "…", "lbrack": "[", "rbrack": "]", "langle": "(", "rangle": ")", "exp": "exp", "ln": "ln",
     "log": "log", "quad": ", ", "qquad": ", ", "newline": "\n", "thinspace": "\u2009", "minus": "-", "percent": "%",
     "euro": "€", "pounds": "£", "%": "%", "$": "$", "#": "#", "&": "&", "_": "_", "{": "(", "}": ")", ",": "\u2009",
+    "ne": "≠", "neq": "≠", "not": "≠", "ll": "≪", "gg": "≫", "propto": "∝",
     ";": " ", ":": " ", " ": " ", "!": "", ">": " ", "|": "|", "-": "",
 }  # fmt: skip
 # Commands that say how their argument looks, and not what it is.

@@ -41,7 +41,7 @@ _SEPARATED = re.compile(r",[0-9]*\.[0-9]")
 _EXPRESSION = re.compile(
     rf"(?:[\w)%]{SPACE}?[×·⋅*/÷^]|[0-9)%]{SPACE}?[−+]|[0-9]{SPACE}?[xX]|[0-9][{MINUS}]|[±∓]|\w{SPACE}−(?={SPACE})){SPACE}?\(?$"
     rf"|{MATH}\s*[{MINUS}]\s*{END}$|[=≈~∼<>≤≥(\[,;:]{SPACE}*[{MINUS}]{SPACE}$"
-    rf"|[\w)%]{SPACE}[{MINUS}]{SPACE}$|(?i:\b(?:minus|negative|plus|times)|[0-9]{SPACE}over){SPACE}$|(?:^|[\s(=]){SPACE}*—$"
+    rf"|[\w)%]{SPACE}[{MINUS}]{SPACE}$|(?i:\b(?:minus|negative|plus|times)|[0-9]{SPACE}over){SPACE}$|(?:^|[\s(=]){SPACE}*—$|(?:[≠≪≫∝]=?|!=)\s*$"
 )
 _BELONGS = "it belongs to what stands before it: put what comes out behind =, a sign by it"
 # The lower end of a range, before the upper one: `between 0.4 and 0.5`, `0.4 < w < 0.5`.

@@ -141,7 +141,7 @@ QUOTIENT = re.compile(rf"[{MINUS}]?[0-9]+\s?[/⁄]\s?[0-9]+")
 MIXED = re.compile(rf"(?P<sign>[{MINUS}])?(?:(?P<whole>[0-9]+)[ \u00a0\u2009]?)?(?P<rest>[{''.join(VULGAR)}])")
 TEN = re.compile(rf"10(?:\^\(?[{MINUS}+]?[0-9]+\)?|[⁺⁻]?[{_RAISED}]+)")
 ENDLESS = re.compile(rf"(?P<sign>[{MINUS}+])?(?:∞|inf(?:inity)?\b)", re.IGNORECASE)
-SIDES = re.compile(r"(?<![-=−])>=?|<=?(?!-)|[≤≥≲≳]|(?<![<>!=:])==?(?![=>])|:=|[≈≃≅∼→⇒≡]|->|=>|(?<=\s)~|:(?=\s|$)")
+SIDES = re.compile(r"(?<![-=−])>=?|<=?(?!-)|[≤≥≲≳]|(?<![<>!=:≠])==?(?![=>])|:=|[≈≃≅∼→⇒≡]|->|=>|(?<=\s)~|:(?=\s|$)")
 # What may stand behind a figure in its cell: signs, and a remark in parentheses that has no number in it.
 _REMARK = re.compile(rf"\s*[{re.escape(MONEY)}*†‡§¶.,;↑↓→✓✔✗✘★☆]*(?:\s*\([^()0-9]*\))?")
 _BOUNDS = (">", "<", ">=", "<=", "≥", "≤", "≳", "≲")
@@ -156,7 +156,7 @@ _IN_WORDS = {
 }
 _WORDS = re.compile(rf"(?i)(?<![\w-])(?:{'|'.join(f'({words})' for words in _IN_WORDS.values())})\s+$")
 # Signs that may stand around a figure, and say nothing of it.
-AROUND = f" \t\n\r*_\"'“”’()[]{{}},;:.≈~=!?†‡§¶{MONEY}{CODE}{MATH}{END}{QUOTED}{THIN}"
+AROUND = f" \t\n\r*_\"'“”„‘’«»()[]{{}},;:.≈~=!?†‡§¶{MONEY}{CODE}{MATH}{END}{QUOTED}{THIN}"
 NOTHING = re.compile(r"[-–—−\s*_`]*|[·.]")
 _DIGIT = re.compile("[0-9]")
 # More than this is no figure that anybody prints.
