@@ -333,7 +333,7 @@ def _whole_number(plain: Plain, listed: bool, nearly: str, is_formula: bool) -> 
     leading = re.match(rf"(?P<relation>>=|<=|[<>≤≥{_NEARLY}≲≳])?\s*", text)
     assert leading is not None
     relation = leading["relation"] or (nearly if nearly in (*_NEARLY, *_BOUNDS) else "")
-    for opening, closing in (("", ""), ("(", ")")):
+    for opening, closing in (("", ""), *zip("(«“\"", ")»”\"", strict=True)):
         if text.startswith(opening, leading.end()):
             found = (_IN_LIST if listed else NUMBER).match(text, leading.end() + len(opening))
             rest = "" if found is None else text[found.end() :].strip()
