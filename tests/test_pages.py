@@ -77,7 +77,7 @@ def test_a_page_is_one_file_with_its_title(tmp_path: Path) -> None:
     assert page.html.startswith("<!doctype html>")
     for outside in ("http:", "https:", "<link", " src=", "@import", "url("):
         assert outside not in page.html.replace("http://www.w3.org/2000/svg", "").replace("url(#", ""), outside
-    assert len(page.html) < 390_000
+    assert len(page.html) < 400_000
     assert show("let x = 1;").title == "a program"
     assert show("let x = 1;", title="One").title == "One"
 

@@ -346,6 +346,8 @@ EXCEPTED = (
     *("ir/algebra/quotients.py", "facts/rotations.py", "lift/expressions.py"),
     *(f"numbers/{name}.py" for name in ("functions", "ranges", "forms", "terms", "balls", "deferred", "identities")),
     *("numbers/patience.py", "numbers/causes/decimals.py"),
+    # How people write numbers on pages.
+    *("views/plain.py", "views/forms.py"),
 )
 
 
