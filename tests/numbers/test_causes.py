@@ -254,19 +254,16 @@ def test_the_evidence_is_told_in_words() -> None:
     assert found.to_json()["claims"][1]["cause"]["evidence"] == causes_found[0].evidence
 
 
-def test_figures_that_are_near_get_a_cause_by_chance_once_in_twenty_times() -> None:
-    """Right figures of one example, each moved up and down by a unit: every other one fits something that is tried."""
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("step", [-0.01, 0.01])
+@pytest.mark.parametrize("at", [1, 3, 5])
+@pytest.mark.parametrize("name", ["scores", "weights", "out"])
+def test_a_right_figure_that_is_moved_by_a_unit_has_no_cause(name: str, at: int, step: float) -> None:
+    """Every other such figure would fit something that is tried."""
     figures = example(places=2)
-    named = tried = 0
-    for name, text in figures.items():
-        for number in text.strip("[]").replace("], [", ", ").split(", "):
-            for step in (-0.01, 0.01):
-                moved = text.replace(number, figure(float(number) + step, 2), 1)
-                found = verified({**figures, name: moved})
-                named += any(cell.cause for claim in found.claims for cell in claim.failing)
-                tried += 1
-    assert tried == 48
-    assert named <= tried / 20
+    numbers = figures[name].strip("[]").replace("], [", ", ").split(", ")
+    moved = figures[name].replace(numbers[at], figure(float(numbers[at]) + step, 2), 1)
+    assert kinds(verified({**figures, name: moved})) == {None}
 
 
 NETWORK = """
