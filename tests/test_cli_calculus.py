@@ -107,6 +107,7 @@ def test_as_json(command: tuple[str, ...], capsys: Captured) -> None:
 # ------------------------------------------------------------------- what is written
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", "causal_attention convolution documents heat_equation lstm multi_head_sublayer".split()
 )

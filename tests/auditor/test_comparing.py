@@ -123,6 +123,7 @@ def test_two_ways_to_attend_give_the_same_numbers(folder: Path, capsys: Captured
     assert "in double precision" in out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("other", "words"),
     [

@@ -177,6 +177,7 @@ def test_the_command_reads_a_contract(folder: Path, capsys: pytest.CaptureFixtur
     assert main(["audit", "attention_of_x.py:Attention", *AUDIT, *options]) == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

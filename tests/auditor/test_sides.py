@@ -35,6 +35,7 @@ def test_a_right_model_is_not_accused(model: Any) -> None:
     assert any(law.endswith("batch") for law in report.laws)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("model", "law", "cause"),
     [

@@ -61,6 +61,7 @@ def test_a_right_step_is_clean(target: Any, contract: dict[str, Any], new: int) 
     assert ("prefill" in report.laws) == (new > 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("target", "contract", "law", "cause"),
     [

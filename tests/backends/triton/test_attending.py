@@ -55,6 +55,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", CASES)
 def test_kernels_compute_the_relation(dtype: str) -> None:
     check(dtype, CASES[dtype])
