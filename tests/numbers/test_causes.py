@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -444,3 +445,19 @@ def test_two_mistakes_that_fit_alike_are_both_told() -> None:
     assert found.cause is not None
     assert "`tanh` is left out of `tanh(x)`" in found.cause.text
     assert "; or if, in `y`, `relu` is taken for `tanh`" in found.cause.text
+
+
+def test_a_wrong_index_on_a_page_hides_no_printed_figure() -> None:
+    """Read as printed, the index would point past the end of the table."""
+    text = """let s[j] = [0.1, 0.9, 0.4]; let k = argmax[j](s[j]); let top = s[k]; let a = sqrt(3.0); let y = 100 * a;
+    expect k == 7; expect top == 0.9; expect a == 1.73; expect y == 173.0;"""
+    assert causes(text) == {"k": None, "y": "printed"}
+    assert causes("let n = 7; let m = 3 * n; expect n == 6.5; expect m == 19;")["m"] is None
+
+
+def test_no_printed_figure_is_named_that_a_figure_does_not_read() -> None:
+    program = Path(__file__).parents[2] / "examples" / "published" / "gru_step.ix"
+    late = ix.verify(program).failing[-1]
+    assert late.left == "after"
+    assert late.hint is not None
+    assert late.hint.text == "holds if `fresh[1]` is taken as printed (0.337, not 0.33637…)"

@@ -122,10 +122,12 @@ class Example:
         for figure in self.figures:
             body = figure.expect.body
             let = evaluation.lets.get(body.tensor) if isinstance(body, ir.Read) else None
-            if isinstance(body, ir.Read) and let is not None and let.kind != "bool" and figure.wanted is not None:
-                offset = evaluation.offset(body, figure.point)
-                value = figure.wanted if let.kind == "real" else int(figure.wanted)
-                found.setdefault(body.tensor, {}).setdefault(offset, value)
+            if not isinstance(body, ir.Read) or let is None or let.kind == "bool" or figure.wanted is None:
+                continue
+            value: Decimal | int = figure.wanted if let.kind == "real" else int(figure.wanted)
+            # A whole number that is printed as none cannot be read as printed.
+            if value == figure.wanted:
+                found.setdefault(body.tensor, {}).setdefault(evaluation.offset(body, figure.point), value)
         return found
 
     def element(self, name: str, offset: int) -> str:

@@ -81,7 +81,7 @@ class Stale(Steps):
                 changes = given.taken_as(value)
                 trial = self.trial(changes)
                 if trial is None:
-                    return
+                    continue
                 out = self.outcome(trial)
                 now, then = given.sign + given.const.span.text, _in_short(-value if given.sign else value)
                 text = f"holds if {given.text} is {then}, not {now}"

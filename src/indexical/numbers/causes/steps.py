@@ -18,7 +18,7 @@ from .example import Changes, Example, Prediction, Trial
 
 # Of more definitions that are read as printed, or more figures, not every choice is tried.
 MOST_CHOICES = 40
-# In bits: going on from printed figures is behind five in six figures that are near and wrong; cutting off as well is
+# In bits: going on from printed figures is behind six in seven figures that are near and wrong; cutting off as well is
 # less usual.
 PRINTED, AND_CUT = -math.log2(6), 4.0
 
@@ -32,6 +32,11 @@ class Steps(Comparison):
         # All that is printed is read as printed, by those who do so.
         self.habit = Changes(self._as_claimed(), {}, self.printed)
         found = self.trial(self.habit) if self.printed or self.habit.lets else None
+        if found is None:
+            # A wrong whole number may be an index that does not exist.
+            real = {name: cells for name, cells in self.printed.items() if example.program.tensors[name].kind == "real"}
+            self.printed, self.habit = real, replace(self.habit, printed=real)
+            found = self.trial(self.habit) if real or self.habit.lets else None
         self.after_printing: list[Prediction | None] | None = None if found is None else self.predictions(found)
         self.habit_trial = found
         # The figures that fail and follow from others as these are printed: what explains these explains them too.
@@ -105,7 +110,7 @@ class Steps(Comparison):
             changes = Changes({}, {}, {name: self.printed[name] for name in chosen})
             trial = self.trial(changes)
             if trial is None:
-                return
+                continue
             found = self._candidate(trial, changes, f"printed {number}", math.log2(1 + tries), False)
             yield found
             if self.failing[number] <= found.explained:
@@ -172,10 +177,11 @@ class Steps(Comparison):
             if self._still(replace(changes, printed=fewer), indices, cut):
                 printed = fewer
         cells = [(name, offset) for name in printed for offset in printed[name]]
-        for name, offset in list(cells) if len(cells) <= MOST_CHOICES else ():
+        # What is needed beside one figure need not be without it: the rest is looked at once more.
+        for name, offset in [*cells, *cells] if len(cells) <= MOST_CHOICES else ():
             fewer = {other: dict(rest) for other, rest in printed.items()}
-            del fewer[name][offset]
-            if self._still(replace(changes, printed=fewer), indices, cut):
+            fewer[name].pop(offset, None)
+            if fewer != printed and self._still(replace(changes, printed=fewer), indices, cut):
                 printed = fewer
         return [(name, offset) for name in printed for offset in printed[name]]
 
