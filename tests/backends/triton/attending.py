@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -368,36 +369,44 @@ def changed(module: ModuleType, name: str, value: Any) -> Iterator[None]:
         setattr(module, name, before)
 
 
-def main(dtype: str, *names: str) -> None:
+def main(*words: str) -> None:
+    """Words: a dtype and names of variants, and more of them behind `--`."""
     patch_once()
     # Of four heads two or three are taken at a time, and then the rest.
     triton_kernels.TOGETHER = triton_kernels.MANY_TOGETHER = 6
     warnings.simplefilter("ignore")
-    for name in names:
-        if dtype == "compiled":
-            numbers = changes(name)
-        elif name.endswith(DERIVED):
-            numbers = derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
-        elif name.endswith(KEYS):
-            numbers = errors(name.removesuffix(KEYS), DTYPES[dtype], learned="KV")
-        elif name.endswith(ODD):
-            numbers = errors(name.removesuffix(ODD), DTYPES[dtype], [PLACES])
-        elif name.endswith(SILENT):
-            numbers = errors(name.removesuffix(SILENT), DTYPES[dtype], [{"bias": 7}])
-        elif name.endswith(EACH):
-            numbers = errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
-        elif name.endswith(DIAGONALS):
-            with changed(triton_gradients, "_STRIPS", 0.0):
-                numbers = errors(name.removesuffix(DIAGONALS), DTYPES[dtype], sizes=SMALLER)
-        elif name.endswith(TURNS):
-            with changed(triton_gradients, "_STRIPS", 0.05):
-                numbers = errors(name.removesuffix(TURNS), DTYPES[dtype])
-        elif name.endswith((SQUARE, TALL)):
-            with changed(triton_operands, "_tilings", tilings(16, 16) if name.endswith(SQUARE) else tilings(64, 32)):
-                numbers = errors(name.removesuffix(SQUARE).removesuffix(TALL), DTYPES[dtype])
-        else:
-            numbers = errors(name, DTYPES[dtype])
-        print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)
+    for is_end, group in groupby(words, "--".__eq__):
+        if not is_end:
+            dtype, *names = group
+            for name in names:
+                numbers = numbers_of(dtype, name)
+                print(f"{name}: {' '.join(f'{number:.2e}' for number in numbers)}", flush=True)
+
+
+def numbers_of(dtype: str, name: str) -> list[float]:
+    """The errors of a variant, computed as the end of its name says."""
+    if dtype == "compiled":
+        return changes(name)
+    if name.endswith(DERIVED):
+        return derived_errors(name.removesuffix(DERIVED), DTYPES[dtype])
+    if name.endswith(KEYS):
+        return errors(name.removesuffix(KEYS), DTYPES[dtype], learned="KV")
+    if name.endswith(ODD):
+        return errors(name.removesuffix(ODD), DTYPES[dtype], [PLACES])
+    if name.endswith(SILENT):
+        return errors(name.removesuffix(SILENT), DTYPES[dtype], [{"bias": 7}])
+    if name.endswith(EACH):
+        return errors(name.removesuffix(EACH), DTYPES[dtype], [{n: place} for n, place in PLACES.items()])
+    if name.endswith(DIAGONALS):
+        with changed(triton_gradients, "_STRIPS", 0.0):
+            return errors(name.removesuffix(DIAGONALS), DTYPES[dtype], sizes=SMALLER)
+    if name.endswith(TURNS):
+        with changed(triton_gradients, "_STRIPS", 0.05):
+            return errors(name.removesuffix(TURNS), DTYPES[dtype])
+    if name.endswith((SQUARE, TALL)):
+        with changed(triton_operands, "_tilings", tilings(16, 16) if name.endswith(SQUARE) else tilings(64, 32)):
+            return errors(name.removesuffix(SQUARE).removesuffix(TALL), DTYPES[dtype])
+    return errors(name, DTYPES[dtype])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 import torch
+from tests.backends.triton.interpreter import patch_once
 from torch import Tensor
 
 from indexical.backends.kernels.torch_chunks import chunk_products
@@ -93,6 +94,7 @@ def reached(device: str = "cpu", dtype: torch.dtype = torch.float32) -> list[int
 
 
 def main(*names: str) -> None:
+    patch_once()
     for name in names:
         print(json.dumps([name, errors(CASES[name])]), flush=True)
     print(json.dumps(["reached", reached()]), flush=True)
