@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,14 @@ LENGTH = 5
 
 def file_of(name: str, variant: bool) -> Path:
     return ROOT / "variants" / f"{name}.ix" if variant else ROOT / f"{name}.ix"
+
+
+@lru_cache(maxsize=2)  # Cases of one program stand behind each other.
+def compiled(name: str, variant: bool) -> tuple[ix.Program, str, list[str]]:
+    """A program, the coordinate of its positions, and its definitions that have positions."""
+    program = ix.compile(file_of(name, variant))
+    decoder = ix.incremental(program, along(program))
+    return program, along(program), [name for name in program.definitions if decoder._split.along[name]]
 
 
 def along(program: ix.Program) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,9 @@ DECODED = [name for name in roster.NAMES if name not in catalogue.REFUSED]
 CASES = [(name, True) for name in DECODED] + [(name, False) for name in catalogue.EXAMPLES]
 
 
-def decoder_of(name: str, variant: bool, every: bool = False) -> Any:
-    program = ix.compile(catalogue.file_of(name, variant))
-    along = catalogue.along(program)
-    decoder = ix.incremental(program, along)
-    rows = [name for name in program.definitions if decoder._split.along[name]]
-    return ix.incremental(program, along, rows) if every else decoder
+@lru_cache(maxsize=2)
+def decoder_of(name: str, variant: bool) -> Any:
+    return ix.incremental(*catalogue.compiled(name, variant))
 
 
 @pytest.mark.sampled(30)
@@ -30,7 +28,7 @@ def decoder_of(name: str, variant: bool, every: bool = False) -> Any:
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -> None:
     """Every definition that has positions: outputs, weights and scores."""
-    decoder = decoder_of(name, variant, every=True)
+    decoder = decoder_of(name, variant)
     arrays, length = catalogue.arrays(name, variant, decoder)
     counts = pieces(length, seed)
     match seed % 4:

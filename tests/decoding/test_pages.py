@@ -38,10 +38,7 @@ def test_pieces_give_what_the_whole_gives(
     name: str, variant: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paged, "SPARE", 0)  # Pages behind a window are let go of at once.
-    program = ix.compile(catalogue.file_of(name, variant))
-    along = catalogue.along(program)
-    decoder = ix.incremental(program, along)
-    rows = [name for name in program.definitions if decoder._split.along[name]]
+    program, along, rows = catalogue.compiled(name, variant)
     if all(memory.rows is not None for memory in ix.incremental(program, along, rows, capacity=8)._memories):
         with pytest.raises(ix.CallError, match=NOTHING):
             ix.incremental(program, along, rows, pages=2)

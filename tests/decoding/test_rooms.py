@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,16 @@ def check_alone(decode: Any, out: Any, past: Any, new: Any) -> None:
     np.testing.assert_allclose(out, alone(decode, np.concatenate((past, new)))[len(past) :], atol=1e-12)
 
 
+@lru_cache(maxsize=2)
+def decoder_of(name: str, variant: bool) -> Any:
+    return ix.incremental(*catalogue.compiled(name, variant), capacity=16)
+
+
 @pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_pieces_give_what_the_whole_gives(name: str, variant: bool, seed: int) -> None:
-    program = ix.compile(catalogue.file_of(name, variant))
-    along = catalogue.along(program)
-    decoder = ix.incremental(program, along, capacity=16)
-    rows = [name for name in program.definitions if decoder._split.along[name]]
-    decoder = ix.incremental(program, along, rows, capacity=16)
+    decoder = decoder_of(name, variant)
     arrays, length = catalogue.arrays(name, variant, decoder)
     if seed == 0:
         arrays = {key: torch.as_tensor(np.asarray(value)) for key, value in arrays.items()}
