@@ -259,7 +259,7 @@ def test_a_derived_program_is_a_program_like_any_other(what: str) -> None:
     assert repr(derived) == f"<indexical program ({', '.join(derived.inputs)}) -> ({', '.join(derived.outputs)})>"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", DERIVED)
 def test_a_derived_program_shows_itself_in_a_notebook(what: str) -> None:
     derived = DERIVED[what]()
@@ -270,6 +270,7 @@ def test_a_derived_program_shows_itself_in_a_notebook(what: str) -> None:
     assert all(output in text for output in derived.outputs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", DERIVED)
 def test_a_derived_program_can_be_pickled(what: str) -> None:
     derived = DERIVED[what]()

@@ -248,6 +248,7 @@ def texts(count: int) -> dict[str, str]:
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", texts(0))
 def test_time_grows_with_the_text(kind: str) -> None:
     """Four times the text takes some four times as long, and not sixteen."""

@@ -228,7 +228,7 @@ def page() -> str:
     return (ROOT / "docs" / "exact.md").read_text("utf-8")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", published.NAMES)
 def test_page_tells_the_verdict_on_a_public_source(name: str, page: str) -> None:
     """How many of its figures hold and fail, and the causes that are named."""

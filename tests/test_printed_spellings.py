@@ -174,6 +174,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "text", "digits"), ROWS)
 def test_rows(tmp_path: Path, name: str, text: str, digits: str) -> None:
     for place in ("{} <!-- ix: {name} -->.", "<!-- ix: {name} -->\n{}"):

@@ -34,6 +34,7 @@ def limited(*arguments: str, most: int = 2048) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -136,6 +136,7 @@ def test_a_model_needs_no_option_and_several_are_audited(folder: Path, capsys: C
     assert main(["audit", "small_models.py:raises", "small_models.py:wrong"]) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -276,6 +277,7 @@ def test_a_baseline_accepts_what_is_known_and_tells_what_is_gone(folder: Path, c
     assert (folder / "known.json").read_text(encoding="utf-8") == text
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -317,6 +319,7 @@ def test_a_baseline_is_sorted_and_goes_by_module_and_cause() -> None:
 # ---------------------------------------------------------------- test suites
 
 
+@pytest.mark.sampled(0)
 def test_the_summary_of_pytest_has_the_first_finding(folder: Path) -> None:
     text = "import small_models\nfrom indexical.testing import assert_model\n\n\ndef test_model():\n    "
     (folder / "test_it.py").write_text(text + "assert_model(small_models.wrong(), length=4)\n", encoding="utf-8")

@@ -123,7 +123,7 @@ def test_two_ways_to_attend_give_the_same_numbers(folder: Path, capsys: Captured
     assert "in double precision" in out
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -148,6 +148,7 @@ def test_weights_that_cannot_be_shared_are_named(folder: Path, capsys: Captured)
     assert "`qkv.weight` is 36×12 in one and 48×12 in the other" in err
 
 
+@pytest.mark.sampled(0)
 def test_settings_are_given_to_the_builder(folder: Path, capsys: Captured) -> None:
     target = "eager_attention.py:chosen"
     assert main(["audit", "--compare", target, "--settings", "eager,sdpa,flash", "--format", "json"]) == 1
@@ -159,6 +160,7 @@ def test_settings_are_given_to_the_builder(folder: Path, capsys: Captured) -> No
     assert "two targets" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(0)
 def test_a_mask_that_is_read_the_other_way_round_is_named(folder: Path, capsys: Captured) -> None:
     targets = ["eager_attention.py:attend", "eager_attention.py:attend_inverted"]
     options = ["--example", "eager_attention.py:example"]

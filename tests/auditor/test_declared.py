@@ -60,6 +60,7 @@ SCORES: dict[str, tuple[Callable[..., Any], dict[str, Any], str | None]] = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SCORES)
 def test_a_scale_and_a_cap_are_judged_together(name: str) -> None:
     function, contract, law = SCORES[name]
@@ -68,6 +69,7 @@ def test_a_scale_and_a_cap_are_judged_together(name: str) -> None:
     assert law is not None or report.undecided == ()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("kernel", [None, "relu"])
 def test_an_epsilon_beside_the_sum_is_right(epsilon: float, kernel: str | None) -> None:
@@ -113,7 +115,7 @@ class Fused(nn.Module):
         return self.out(out.transpose(1, 2).reshape(b, t, 24))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("tiled", [False, True])
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("way", ["side by side", "by group", "in pairs"])
@@ -211,6 +213,7 @@ class Gated(Masked):
         return self.o(out * self.gate(x).sigmoid())
 
 
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("mixed", [False, True])
 def test_gates_and_mixed_heads_are_not_judged(mixed: bool) -> None:
     report = ix.audit(Gated(mixed), given(2, 5, 12, names="x"), X, {"heads": 3, "scale": 0.5})

@@ -137,7 +137,7 @@ def test_equal_modules_are_audited_once_and_others_apart() -> None:
     assert {"rows", "locality", "values"} <= set(first.laws)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("core", "law", "cause"),
     [
@@ -162,7 +162,7 @@ def test_a_causal_model_asks_its_attentions_to_be() -> None:
     assert [finding.law for finding in open_.findings] == ["causal"]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("bug", "law", "cause"),
     [

@@ -169,6 +169,7 @@ def test_the_command_exits_by_the_verdict(folder: Path, capsys: pytest.CaptureFi
     assert "over the queries" in (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(0)
 def test_the_command_reads_a_contract(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "contract.toml").write_text('causal = true\nscale = "1/sqrt(d)"\n', encoding="utf-8")
     assert main(["audit", "attention_of_x.py:Attention", *AUDIT, "--contract", "contract.toml"]) == 1

@@ -43,6 +43,7 @@ def step(
     return of
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("new", [1, 2])
 @pytest.mark.parametrize(
     ("target", "contract"),
@@ -95,6 +96,7 @@ def _appended(order: str) -> Callable[..., Any]:
     return of
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("order", "law", "cause"),
     [
@@ -119,6 +121,7 @@ def test_a_square_mask_is_at_the_wrong_corner() -> None:
     assert "corner" in finding.cause
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("off", [0, 1])
 @pytest.mark.parametrize("place", [4, torch.arange(4, 6), torch.arange(4, 6).repeat(2, 1)])
 def test_positions_may_be_an_argument(place: Any, off: int) -> None:

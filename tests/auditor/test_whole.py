@@ -19,7 +19,7 @@ def test_a_right_model_breaks_no_law() -> None:
     assert report.unread == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("bug", "laws"),
     [

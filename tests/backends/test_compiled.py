@@ -143,6 +143,7 @@ def test_inductor_writes_code_around_it() -> None:
         assert distance(call(*arrays), torch.relu(program(*arrays))) <= 1e-5
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("text", "places"),
     [

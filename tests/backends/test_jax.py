@@ -50,6 +50,7 @@ def jitted(call: laws.Call, isolate: bool) -> dict[str, Any]:
     return {name: np.asarray(value) for name, value in zip(call.names, found, strict=True)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", [0, 20])
 def test_generated_programs_agree_with_the_reference(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laws.Call, "compute", lambda call, backend, isolate: jitted(call, isolate))
@@ -69,6 +70,7 @@ def test_generated_programs_agree_with_the_reference(start: int, monkeypatch: py
     assert checked > looked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2, 3, 5])
 def test_gradients_of_guarded_reads_are_those_of_autograd(seed: int) -> None:
     torch = pytest.importorskip("torch")
@@ -108,6 +110,7 @@ def test_no_rule_asks_for_a_dialect_by_name() -> None:
         assert not re.search(r"[!=]= \"(numpy|torch|jax)\"", text), path.name
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [

@@ -225,6 +225,7 @@ def emitted() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.sampled(0)
 def test_every_name_is_used() -> None:
     for name, source in emitted():
         function = next(n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name == "program")
@@ -293,6 +294,7 @@ def test_gradients_are_right(name: str) -> None:
     assert torch.autograd.gradcheck(lambda *given: program(*given), arrays)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FLOWING)
 def test_it_is_one_graph(name: str) -> None:
     text, shapes = FLOWING[name]

@@ -106,6 +106,7 @@ def test_a_drawn_system_is_moved_somewhere() -> None:
     assert sum(bool(later(ix.compile(draw(seed).text))) for seed in range(40)) > 5
 
 
+@pytest.mark.sampled(0)
 def test_tables_of_two_coordinates_and_steps_that_go_down() -> None:
     table = """
     input x[i, j];

@@ -49,6 +49,7 @@ def library(name: str, arrays: dict[str, Any], exact: dict[str, Any]) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(*(arrays[key] for key in "QKV"), attn_mask=heard)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_error_is_at_most_twice_the_library_s(name: str, dtype: str) -> None:

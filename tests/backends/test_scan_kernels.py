@@ -36,6 +36,7 @@ def operands(n: int, lag: int, shape: tuple[int, ...], wide: bool) -> tuple[Arra
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [0, 1, 5, FEW - 1, FEW, FEW + 1, 100, 257])
 @pytest.mark.parametrize("lag", [1, 2, 3])
 def test_every_axis_both_ways(n: int, lag: int) -> None:
@@ -86,6 +87,7 @@ def test_a_scan_is_one_graph_and_can_be_mapped() -> None:
     assert slope.shape == plus.shape
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("module", [numpy_scan, torch_scan])
 def test_the_text_stands_alone(module: Any, tmp_path: Path) -> None:
     library = "torch" if module is torch_scan else "numpy as np"

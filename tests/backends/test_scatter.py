@@ -150,6 +150,7 @@ EDGES = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("isolate", [False, True])
 @pytest.mark.parametrize("name", EDGES)
 def test_the_edges_agree_with_the_reference(name: str, isolate: bool) -> None:
@@ -201,6 +202,7 @@ def drawn(seed: int) -> tuple[str, dict[str, Any]]:
     return text, arrays
 
 
+@pytest.mark.sampled(19)
 @pytest.mark.parametrize("start", range(0, 200, 20))
 def test_drawn_transposes_agree_with_the_reference(start: int) -> None:
     for seed in range(start, start + 20):

@@ -86,6 +86,7 @@ def alone(backend: str) -> Any:
         return pickle.loads(path.with_suffix(".out").read_bytes())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_gives_the_same_numbers_where_there_is_no_indexical(backend: str) -> None:
     for name, (program, arrays) in cases().items():

@@ -291,6 +291,7 @@ def test_nothing_is_as_large_as_queries_by_keys(name: str) -> None:
 # ---- Inside graphs, and in other texts ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(0)
 def test_one_graph_for_all_sizes() -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -359,6 +360,7 @@ def test_second_derivatives_are_refused() -> None:
 TEXTS = kernel_texts(("torch_intervals", "torch_stream"))
 
 
+@pytest.mark.sampled(0)
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
     assert len(TEXTS) == 7  # What a kernel imports comes before it, once.

@@ -153,6 +153,7 @@ TRANSFORMS: dict[str, tuple[Callable[[Drawn], Any], Callable[[Drawn], Any]]] = {
 }
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_transform_reaches_a_kernel(name: str, transform: str) -> None:

@@ -35,6 +35,7 @@ PLACES = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("place", PLACES)
 def test_words_of_the_library_are_free(place: str) -> None:
     for word in sorted(LIBRARY):

@@ -87,6 +87,7 @@ def test_sequences_have_lengths_of_their_own(name: str, kind: str) -> None:
             np.testing.assert_allclose(np.asarray(last)[place], whole[-1:], atol=close)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [np.array, torch.tensor])
 @pytest.mark.parametrize("name", GROWING)
 def test_values_are_those_without_pages_to_the_last_bit(name: str, make: Any) -> None:

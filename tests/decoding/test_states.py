@@ -128,6 +128,7 @@ def test_arrays_of_the_caller_are_not_written_to(case: Any) -> None:
     assert not any(np.asarray(array).any() for array in past)
 
 
+@pytest.mark.sampled(0)
 def test_arrays_of_jax_are_made_anew() -> None:
     decode, x, full = made("jax")
     state, _ = decode.prefill(x[:, :6])

@@ -25,7 +25,15 @@ def titles(pages: list[Path]) -> list[str]:
     return [running.title(page) for page in pages]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=titles(PAGES))
+# Pages that take many seconds: the rest part runs them.
+LONG = {"docs/audit.md", "docs/engine.md", "docs/read.md"}
+
+
+def marks(page: Path) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.sampled(0),) if running.title(page) in LONG else ()
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=running.title(page), marks=marks(page)) for page in PAGES])
 def test_page_does_what_it_says(page: Path) -> None:
     faults = running.run(page)
     if faults:

@@ -225,7 +225,7 @@ def test_what_is_claimed_is_so(seed: int) -> None:
     check_claims(ix.compile(draw_program(4000 + seed)), {"i": 4, "j": 4}, seed)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_claimed_of_an_attention_and_its_backward_is_so(seed: int) -> None:
     program = compiled(attention(seed))

@@ -50,6 +50,7 @@ def test_claims_hold_from_what_was_found_on(rows: str, body: str) -> None:
         assert codes(text) == ([] if order.index(rows) <= order.index(claimed) else ["IX426"]), (claimed, text)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_sinks_are_found_in_every_spelling(spelling: str) -> None:
     for guard in GUARDS:

@@ -34,6 +34,7 @@ def loud(text: str) -> list[ix.Diagnostic]:
     return [found for found in ix.check(text) if found.severity != "note" and found.code != "IX413"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("code", "name"), [(code, name) for code, texts in RIGHT.items() for name in texts])
 def test_right_program_is_left_alone(code: str, name: str) -> None:
     text = RIGHT[code][name]

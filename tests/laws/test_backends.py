@@ -114,6 +114,7 @@ def drawn(seed: int) -> Call | None:
     return Call(case.text, case.arrays) if is_within(case) else None
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("start", range(0, 175, 25))
 def test_a_backend_agrees_with_the_reference(backend: str, start: int) -> None:

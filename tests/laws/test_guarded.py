@@ -82,6 +82,7 @@ def test_what_is_drawn_compiles_and_has_a_value() -> None:
     assert len({case.family for case in cases}) == 8
 
 
+@pytest.mark.sampled(0)
 def test_a_table_is_no_longer_than_its_guard_needs() -> None:
     """One point less, and the reference refuses: for most tables, since a guard may speak of their own size."""
     tight = tables = 0

@@ -92,6 +92,7 @@ def test_every_way_is_what_it_says(start: int) -> None:
         np.testing.assert_allclose(ways[-1], case.wanted[2], rtol=1e-9, atol=1e-12, err_msg=f"seed {seed}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", range(12, 18, 3))
 def test_gradients_agree(start: int) -> None:
     for seed in range(start, start + 3):

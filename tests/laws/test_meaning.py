@@ -59,7 +59,7 @@ def test_a_size_is_weak_whatever_states_it() -> None:
     assert ix.compile("input s : i32; let y[d in 0..s] = size(d);")(np.int32(2)).dtype == np.int64
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("hundred", range(4))
 def test_a_call_computes_what_a_larger_program_says(hundred: int) -> None:
     """The same law for programs that use more of the language at once. `random_case(seed)` gives one again."""

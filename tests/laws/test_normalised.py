@@ -27,6 +27,7 @@ def test_a_gradient_as_a_program_is_that_of_autograd(case: Guarded) -> None:
     Checked(case).gradients(("autograd", "ix.grad by numpy", "ix.grad by torch"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_jax_says_what_the_reference_says(seed: int) -> None:
     jax = pytest.importorskip("jax")

@@ -23,6 +23,7 @@ WAYS: dict[str, Callable[..., str | None]] = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("way", WAYS)
 @examples(0.6)
 @given(cases(), st.data())

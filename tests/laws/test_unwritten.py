@@ -71,6 +71,7 @@ def check(case: Derivable) -> tuple[int, int]:
     return done, called
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family(name: str) -> None:
     check(directed(list(FAMILIES).index(name)))

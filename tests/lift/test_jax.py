@@ -105,6 +105,7 @@ def test_styles_print_what_a_person_would_write(style: str) -> None:
     np.testing.assert_allclose(result, function(*arrays), atol=2e-5)
 
 
+@pytest.mark.sampled(0)
 def test_parameters_in_a_tree_are_bound_and_masks_are_guards() -> None:
     params = {name: drawn(12, 12) for name in ("query", "key", "value", "mix")}
     params["bias"] = jnp.ones(12)

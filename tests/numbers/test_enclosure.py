@@ -95,6 +95,7 @@ def assert_encloses(found: Interval, truth: mpmath.mpf, bits: int, at: object) -
     assert found.bits == bits
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("name", TRUTH)
 def test_a_function_at_a_point_encloses_the_truth_narrowly(name: str, bits: int) -> None:

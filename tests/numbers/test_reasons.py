@@ -50,6 +50,7 @@ def named(computed: Any, text: str = CAUSAL, **inputs: Any) -> tuple[str, ...]:
     return tuple(reason.kind for reason in output.reasons)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("options", "kind"),
     [

@@ -60,6 +60,7 @@ def test_no_weights_are_built(name: str) -> None:
     assert {"w1", "w2"} <= set(plan.unbuilt)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_it_is_what_is_written(name: str) -> None:
     program = ix.compile(HEAD + WEIGHTS + SPELLINGS[name])

@@ -123,6 +123,7 @@ UNGUARDED = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pairs", [0, ALL], ids=["streamed", "at once"])
 @pytest.mark.parametrize("weights", UNGUARDED)
 def test_all_keys_at_once_and_streamed(weights: str, pairs: int) -> None:

@@ -79,6 +79,7 @@ def test_a_layer_costs_the_same_in_a_deep_stack(steps: Counter[str]) -> None:
     assert deep_planned < 1.1 * shallow_planned
 
 
+@pytest.mark.sampled(0)
 def test_a_layer_of_a_gradient_costs_the_same_in_a_deep_stack(steps: Counter[str]) -> None:
     """Four layers take no more work for each than two do, to derive them and to plan what was derived. Work that is no
     walk over the tree counts too: sets of all definitions, an order of the whole program, names."""

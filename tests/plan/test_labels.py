@@ -60,6 +60,7 @@ def test_labels_are_groups(name: str) -> None:
     assert [step.kernel for step in plan.steps if step.definition == "out"] == [INTERVALS]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("values", [[1, 2, 3], [1.0, -0.0, 0.0, 0.5], [1.0, np.nan, 0.0], [np.inf, -np.inf, np.nan]])
 @pytest.mark.parametrize("name", GUARDS)
 def test_they_are_what_is_written(name: str, values: list[float]) -> None:

@@ -93,6 +93,7 @@ def first(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [*SPELLINGS, *OTHERS])
 def test_values_and_gradients_are_those_of_the_relation(name: str) -> None:
     made = program({**SPELLINGS, **OTHERS}[name])

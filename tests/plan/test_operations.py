@@ -80,6 +80,7 @@ def check(program: ix.Program, arrays: dict[str, Any], backend: str) -> None:
             assert names & {"scan", "normalize", "reduce"}
 
 
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_call_of_an_example_is_an_operation_of_its_plan(path: Path, backend: str) -> None:

@@ -46,6 +46,7 @@ def arrays(absent: bool) -> list[torch.Tensor]:
     return [reals[0], torch.tensor(p), torch.tensor(t, dtype=torch.int32), *reals[1:]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("name", [*SPELLINGS, *OTHERS])
 def test_values_and_gradients_are_those_of_the_relation(name: str, absent: bool) -> None:

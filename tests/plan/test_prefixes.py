@@ -65,6 +65,7 @@ def arrays(seed: int, points: int = 7) -> dict[str, Any]:
     return {**reals, "ok": noise.random(points) < 0.7}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("start", range(0, 60, 20))
 def test_a_prefix_is_what_it_says(start: int) -> None:
     taken = 0

@@ -57,6 +57,7 @@ def shown(attention: Attention) -> tuple[str, ...]:
     return text(attention.score), guard, text(attention.value), text(attention.sink), attention.empty
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sink", SINKS)
 def test_every_spelling_is_one_attention(sink: str) -> None:
     for guard in ("all", "causal"):
@@ -92,6 +93,7 @@ def tensors(dtype: object = torch.float64) -> dict[str, object]:
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("guard", GUARDS)
 @pytest.mark.parametrize("sink", ["head", "query"])
 def test_values_and_gradients_are_those_of_one_more_key(guard: str, sink: str) -> None:

@@ -61,6 +61,7 @@ def the_bad() -> dict[str, Any]:
     }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("backend", [None, "numpy", "torch", "reference"])
 @pytest.mark.parametrize("beside", [Y, torch.tensor(Y), Y.tolist()], ids=["array", "tensor", "list"])
 @pytest.mark.parametrize("make", GOOD)

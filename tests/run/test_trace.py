@@ -66,6 +66,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_trace_is_what_was_evaluated(name: str) -> None:
     program = ix.compile(f"{FIGURES}\n{PROGRAMS[name]}")
@@ -118,6 +119,7 @@ SLOW = {"gru", "lstm", "simple_rnn", "transformer_block", "gated_feed_forward", 
         "feed_forward", "online_attention"}  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [name for name in entries() if name not in SLOW])
 def test_traces_of_the_library(name: str) -> None:
     entry = entries()[name]

@@ -293,6 +293,7 @@ def _group(ranks: int, *names: str) -> list[dict[str, object]]:
     return said
 
 
+@pytest.mark.sampled(0)
 def test_four_processes_and_a_rank_that_dies() -> None:
     # Of `cross`, the last rank has no queries; weights of `multi_head` are cut; `pointer` is computed whole along `j`.
     variants = ("causal:heads", "cross", "linear_recurrent", "multi_head:parameters", "pointer:j")
@@ -351,7 +352,7 @@ def test_a_group_waits_no_longer_than_a_call_does(alone: Any) -> None:
 
 
 @pytest.mark.sampled(40)
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(200))
 def test_drawn_programs_are_the_same_on_several_ranks(seed: int) -> None:
     case = random_case(seed)
     program = ix.compile(case.text)

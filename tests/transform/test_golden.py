@@ -70,6 +70,7 @@ def test_it_is_printed_as_before(name: str) -> None:
     assert str(derivative(name)) == (GOLDEN / f"{name}.ix").read_text()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_it_stands_on_its_own(name: str, tmp_path: Path) -> None:
     """The printed text is a program without findings, in the layout of the house."""

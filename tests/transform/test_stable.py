@@ -38,6 +38,7 @@ SPELLINGS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_formula(formula: str, spelling: str) -> None:

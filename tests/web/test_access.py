@@ -78,7 +78,7 @@ def pages() -> dict[str, WebPage]:
     }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", list(pages()))
 def test_names_landmarks_and_contrast(opened: Open, name: str) -> None:
     tab = opened(pages()[name], reduced_motion="reduce")

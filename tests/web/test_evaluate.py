@@ -121,6 +121,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.ix"))
 SIZES = {"rotary": {"d": 4}, "grouped_query": {"h": 4, "g": 2}}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_examples(evaluator: Any, file: Path) -> None:
     program = ix.compile(file)
@@ -239,6 +240,7 @@ def test_programs(evaluator: Any, name: str, floats: bool) -> None:
 NEAR = {"float16": 2e-2, "float32": 1e-4}
 
 
+@pytest.mark.sampled(0)
 def test_programs_at_random(evaluator: Any) -> None:
     """Those of the laws, where they have values and these are finite."""
     cells = tried = 0

@@ -84,6 +84,7 @@ def test_masked_cells_are_absent(opened: Open) -> None:
     assert cell(tab, "weights[2, 0]").inner_text() == "0.21"
 
 
+@pytest.mark.sampled(0)
 def test_leading_coordinates_are_small_pictures(opened: Open) -> None:
     arrays = np.arange(2 * 3 * 4 * 2).reshape(2, 3, 4, 2) % 5
     tab = opened(show(ROOT / "examples" / "causal_attention.ix", arrays, arrays, arrays))
@@ -214,6 +215,7 @@ def test_the_arithmetic_is_written_out_in_the_chosen_form(opened: Open) -> None:
     assert said == "position 0 takes 50 % from position 0 and 30 % from position 1 and 20 % from position 2. Together, 100 %."
 
 
+@pytest.mark.sampled(0)
 def test_symbols_are_never_called_undefined(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     scene(tab, "out")
@@ -460,6 +462,7 @@ def test_the_focus_is_not_lost_on_the_way_down(opened: Open) -> None:
     assert tab.locator(".crumbs li").last.inner_text() == "weights[1, 0]"
 
 
+@pytest.mark.sampled(0)
 def test_readable_at_twice_the_size_and_in_print(opened: Open) -> None:
     tab = opened(lesson("named_softmax"))
     tab.set_viewport_size({"width": 750, "height": 500})

@@ -15,14 +15,17 @@ MIXED = ("f16, scores in f32", "f16, queries in f32", "f16, values in f32")
 MOST = {"f32": 2e-5, "f16": 1.5e-2, "compiled": 1e-6, **dict.fromkeys(MIXED, 1.5e-2)}
 CASES = {
     "f32": [
-        *("nobody", "mask in tiles", "total beside a sink", "some queries, odd", "branches, odd", "curved slopes"),
-        *("sink, queries bent", "given numbers"),
+        "nobody",
+        "total beside a sink",
+        "some queries, odd",
+        "given numbers",
     ],
-    "f16": ["soft cap in documents", "uneven slopes"],
-    "f16, scores in f32": ["ALiBi, derived", "bias, odd"],
+    "f16": ["soft cap in documents"],
+    "f16, scores in f32": ["ALiBi, derived"],
 }
 OTHERS = {
     "f32": [
+        *("mask in tiles", "branches, odd", "curved slopes", "sink, queries bent"),
         *("relative bias, clamped, by heads", "numbers compared", "poles at keys ahead"),
         *("total beside a sink, keys alone", "bias under a mask, silent", "relative bias, sloping, by diagonals"),
         *("grouped, with all", "sigmoid", "ALiBi, derived", "window, odd"),
@@ -45,12 +48,13 @@ OTHERS = {
         *("grouped, windowed, derived", "documents for each batch, derived", "strictly causal, derived"),
     ],
     "f16": [
-        *("total alone", "sigmoid", "curved slopes"),
+        *("total alone", "sigmoid", "curved slopes", "uneven slopes"),
         *("window", "total", "window, derived", "relative bias", "ALiBi", "sink"),
         *("rising with keys", "uneven slopes, each odd", "uneven slopes, derived", "grouped, with all"),
         *("total beside a sink", "three batch axes", "relative bias, sloping, by diagonals"),
     ],
     **{dtype: ["ALiBi", "sink", "relative bias", "gate, odd", "ALiBi, derived"] for dtype in MIXED},
+    "f16, scores in f32": ["ALiBi", "sink", "relative bias", "gate, odd", "bias, odd"],
     "compiled": ["documents for each batch", "relative bias"],
 }
 
