@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TypeGuard
@@ -54,12 +55,17 @@ def is_from_the_same_room(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
     return isinstance(node, ast.ImportFrom) and node.level == 1
 
 
+@cache
+def trees(folder: str) -> dict[Path, ast.Module]:
+    """The files of a folder, parsed."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_importing_a_test_changes_no_other_module(folder: str) -> None:
     """All tests are collected in one process: what one of them sets in a module at its import, all others meet."""
     found = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in trees(folder).items():
         targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
         found += [f"{path.relative_to(ROOT)}:{at.lineno}" for at in targets if isinstance(at, ast.Attribute)]
     assert not found
@@ -94,8 +100,7 @@ def test_version_is_the_same_everywhere() -> None:
 def test_no_law_names_a_number_of_examples() -> None:
     """A profile that draws more draws more of every law: `tests.profiles.examples` takes a factor."""
     found = []
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for path, tree in trees("tests").items():
         words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "max_examples"]
         found += [f"{path.relative_to(ROOT)}:{word.lineno}" for word in words]
     assert {place.partition(":")[0] for place in found} == {"tests/profiles.py"}, found

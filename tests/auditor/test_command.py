@@ -386,6 +386,7 @@ def test_a_contract_that_judges_nothing_is_told() -> None:
     assert status([with_unmatched(unasked, {})], True) == 0
 
 
+@pytest.mark.sampled(0)
 def test_declared_targets_are_audited_without_naming_them(folder: Path, capsys: Captured) -> None:
     text = '[project]\nname = "x"\n\n[[tool.indexical.audit.target]]\nname = "small_models.py:right"\n'
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")

@@ -157,6 +157,7 @@ def test_a_callable_that_needs_a_gpu_is_reported() -> None:
 # ------------------------------------------------------------------- the command
 
 
+@pytest.mark.sampled(0)
 def test_the_command_exits_by_the_verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "attention_of_x.py:Attention", *AUDIT, "--scale", "1/sqrt(d)"]) == 0
     assert "no law is broken" in capsys.readouterr().out

@@ -33,8 +33,8 @@ PLAINLY = {
     "MIMALLOC_PURGE_DELAY": "0",  # PyTorch's own allocator.
 }
 IN_NUMPY = ["window", "soft cap"]
-NAMES = ["window", "documents, sorted", "mask", "soft cap"]
-OTHERS = ["causal", "prefix", "ALiBi"]
+NAMES = ["mask", "soft cap"]
+OTHERS = ["window", "documents, sorted", "causal", "prefix", "ALiBi"]
 TOTAL = """input Q[i, d], K[j, d], V[j, e];
 let s[i, j] = sum[d](Q[i, d] * K[j, d]) / 8.0;
 let out[i, e] = sum[j](softmax[j](s[i, j] where j <= i) * V[j, e]);

@@ -26,7 +26,7 @@ def titles(pages: list[Path]) -> list[str]:
 
 
 # Pages that take many seconds: the rest part runs them.
-LONG = {"docs/audit.md", "docs/engine.md", "docs/read.md"}
+LONG = {"docs/audit.md", "docs/broken-attention.md", "docs/catalogue.md", "docs/engine.md", "docs/read.md"}
 
 
 def marks(page: Path) -> tuple[pytest.MarkDecorator, ...]:

@@ -60,6 +60,7 @@ def check(written: str) -> None:
     assert facts.codes & SCALES == plan.codes & SCALES, words
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("base", BASES)
 def test_facts_and_plan_agree(base: str) -> None:
     family = BASES[base]

@@ -9,6 +9,7 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pytest
 from hypothesis import given
 from tests.laws.agreement import agree, is_within
 from tests.laws.grids import evaluate as evaluate_grids
@@ -189,6 +190,7 @@ def check_forms(value: Value, results: readings.ExactResults) -> int:
     return len(finite)
 
 
+@pytest.mark.sampled(0)
 def test_every_form_reads_as_the_value() -> None:
     read = left = 0
     with mpmath.workdps(200):

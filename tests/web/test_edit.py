@@ -106,6 +106,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.sampled(0)
 def test_a_mistake_is_said_with_its_place_and_the_last_good_state_stays(opened: Open) -> None:
     tab = opened(attention())
     before = tab.inner_text(".say"), values(tab, "out").tolist()
