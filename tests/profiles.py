@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import settings
 
 # For each part of the suite, and for a search that draws other examples each time.
-NUMBERS = {"quick": 10, "rest": 60, "search": 5000}
+NUMBERS = {"quick": 10, "rest": 50, "search": 5000}
 
 
 def register() -> None:
