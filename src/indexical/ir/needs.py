@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from . import nodes as ir
 from .graph import components
 from .graph import reached as reached
-from .walk import reads_of, walk
+from .walk import parts_in, reads_of, walk
 
 
 def members(order: ir.Order) -> set[str]:
@@ -28,6 +29,20 @@ def asserted(program: ir.Program) -> list[str]:
 def made_of(names: Iterable[str], lets: Mapping[str, ir.Let]) -> list[str]:
     """Tensors and all that these are made of, inputs included, the nearest first."""
     return reached(names, lambda name: [read.tensor for read in reads_of(lets[name])] if name in lets else ())
+
+
+def measuring(program: ir.Program) -> set[str]:
+    """The tensors that lengths, ranges and the places of clauses are made of: all these are known before an array is
+    read."""
+    clauses = [clause for let in program.lets for clause in let.clauses]
+    claims = (part for claim in program.asserts for part in walk(claim.condition))
+    parts = chain(claims, *(parts_in(let) for let in program.lets))
+    ranges = [range for part in parts if isinstance(part, ir.Reduce) for range in part.ranges]
+    ranges += [range for clause in clauses for range in clause.ranges]
+    exprs = [axis.extent for tensor in program.tensors.values() for axis in tensor.axes]
+    exprs += [slot for clause in clauses for slot in clause.slots]
+    exprs += [bound for range in ranges for bound in (range.lower, range.upper)]
+    return set(made_of(read_in(*exprs), program.definitions))
 
 
 def depends_on_data(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:

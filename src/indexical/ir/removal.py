@@ -36,15 +36,19 @@ def removal_of(clause: Clause, of_read: Callable[[Read], Expr | None]) -> Expr |
     return either(guard, removal(clause.body, of_read))
 
 
-def removal_through(lets: Mapping[str, Let]) -> Callable[[Read], Expr | None]:
-    """The removal of a read, definitions looked through; None also where that cannot be written down."""
+def removal_through(
+    lets: Mapping[str, Let], otherwise: Callable[[Read], Expr | None] = lambda read: None
+) -> Callable[[Read], Expr | None]:
+    """The removal of a read, definitions looked through; `otherwise` says it where that cannot be written down."""
 
     known: dict[str, Expr | None] = {}
 
     def of_read(read: Read) -> Expr | None:
         let = lets.get(read.tensor)
-        if let is None or len(let.clauses) != 1 or not all(isinstance(slot, Coord) for slot in let.clauses[0].slots):
+        if let is None:
             return None
+        if len(let.clauses) != 1 or not all(isinstance(slot, Coord) for slot in let.clauses[0].slots):
+            return otherwise(read)
         clause = let.clauses[0]
         if let.name not in known:
             known[let.name] = None  # A definition that reads itself is asked once.

@@ -41,6 +41,8 @@ def shown(expr: Expr, level: int = 0) -> str:
             mine = _LEVELS.get(op, 2)
             inner = f"{shown(left, mine)} {'/' if op == '//' else op} {shown(right, mine + 1)}"
             return f"({inner})" if mine < level else inner
+        case Map("as inf"):
+            return "inf"
         case Map(op, arguments) if op.startswith("as "):
             return f"{shown(arguments[0], 5)} {op}"
         case Map("pi"):
