@@ -346,6 +346,8 @@ EXCEPTED = (
     *("ir/algebra/quotients.py", "facts/rotations.py", "lift/expressions.py"),
     *(f"numbers/{name}.py" for name in ("functions", "ranges", "forms", "terms", "balls", "deferred", "identities")),
     *("numbers/patience.py", "numbers/causes/decimals.py"),
+    # The functions of plain Python's numbers, and the memory that a library's take, which the table has no columns for.
+    *("engine/show/numbers.py", "engine/show/number_helpers.py", "engine/workspace.py"),
     # How people write numbers on pages.
     *("views/plain.py", "views/forms.py"),
 )

@@ -1,0 +1,1 @@
+"""The plan as an array program: operations on interned values, rules that rewrite them, one printer."""

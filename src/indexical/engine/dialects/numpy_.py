@@ -1,0 +1,52 @@
+"""The spelling of operations in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from ...ir.operations import Function, Spelling
+from ...ir.types import Dtype, Kind
+from ..ops import Value
+from ..show.code import Code, call
+from .base import Dialect
+from .numpy_helpers import HELPERS
+
+if TYPE_CHECKING:
+    from ..show.printer import Printer
+
+
+class NumPy(Dialect):
+    """Arrays are `numpy.ndarray`s. A bfloat16 is a float32 of eight significant bits."""
+
+    name = "numpy"
+    module = "np"
+    imports: ClassVar = {"np.": "import numpy as np"}
+    decorators: ClassVar = {'@np.errstate(all="ignore")': ""}
+    helpers = HELPERS
+
+    fills_rows = True
+    differentiates = False
+    may_wait = False
+    flips_by_copying = False
+    has_bfloat16 = False
+    folds_rows = False
+
+    def spelling(self, row: Function) -> Spelling:
+        return row.numpy
+
+    def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:
+        found = super().taken_scalar(p, name, dtype, kind)
+        return call(p.helper("round_bf16"), found) if dtype == "bf16" else found
+
+    def cast(self, p: Printer, code: str, dtype: Dtype, is_array: bool) -> Code:
+        if dtype == "bf16":
+            return call(p.helper("round_bf16"), code)
+        return super().cast(p, code, dtype, is_array)
+
+    def einsum(self, spec: str, codes: Sequence[str], one: Value) -> Code:
+        more = {"optimize": True} if len(codes) > 1 else {}
+        return self.call("einsum", f'"{spec}"', *codes, **more)
+
+
+DIALECT = NumPy()

@@ -1,0 +1,263 @@
+"""Small functions that stand above what NumPy code calls them; those in `SHARED` are JAX's as well, by its names."""
+
+from __future__ import annotations
+
+from ...ir.functions import FUNCTIONS
+
+SHARED = {
+    "add": '''
+def add(a, b):
+    """The sum of whole numbers, where it fits in 64 bits."""
+    total = a + b
+    check((a ^ total) & (b ^ total) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "subtract": '''
+def subtract(a, b):
+    """The difference of whole numbers, where it fits in 64 bits."""
+    rest = a - b
+    check((a ^ b) & (a ^ rest) < 0, "IX505", "a whole number does not fit in 64 bits")
+    return rest
+''',
+    "magnitude": '''
+def magnitude(x):
+    """The absolute value of whole numbers, where it fits in 64 bits."""
+    check(x == -(2**63), "IX505", "a whole number does not fit in 64 bits")
+    return abs(x)
+''',
+    "multiply": '''
+def multiply(a, b):
+    """The product of whole numbers, where it fits in 64 bits."""
+    a, b = np.asarray(a), np.asarray(b)
+    total, by = a * b, np.where((b == 0) | (b == -1), 1, b)
+    wrapped = np.where(b == -1, a == -(2**63), (b != 0) & (total // by != a))
+    check(wrapped, "IX505", "a whole number does not fit in 64 bits")
+    return total
+''',
+    "raised": '''
+def raised(a, b):
+    """Whole powers; 1 for a negative exponent, which a guard removes."""
+    return np.power(a, np.maximum(b, 0))
+''',
+    "checked_power": '''
+def checked_power(a, b):
+    """Whole powers, where they fit in 64 bits; 1 for a negative exponent, which a guard removes."""
+    b = np.maximum(b, 0)
+    large = np.abs(np.float_power(a, b)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return np.power(a, b)
+''',
+    "checked_sum": '''
+def checked_sum(x, axes):
+    """The sum of whole numbers, where it fits in 64 bits: its upper halves are added up apart."""
+    x = x.astype(np.int64)
+    high = (x >> 32).sum(axes) + ((x & 0xFFFFFFFF).sum(axes) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
+    return x.sum(axes)
+''',
+    "checked_prod": '''
+def checked_prod(x, axes):
+    """The product of whole numbers, where it fits in 64 bits from first to last."""
+    rest = [n for n in range(x.ndim) if n not in axes]
+    row = x.transpose(*rest, *axes).reshape(*(x.shape[n] for n in rest), math.prod(x.shape[n] for n in axes))
+    large = np.abs(row.astype(np.float64).cumprod(-1)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return row.prod(-1)
+''',
+    "checked_cumsum": '''
+def checked_cumsum(x, axis):
+    """The running sum of whole numbers, where it fits in 64 bits: its upper halves are added up apart."""
+    x = x.astype(np.int64)
+    high = (x >> 32).cumsum(axis) + ((x & 0xFFFFFFFF).cumsum(axis) >> 32)
+    check((high < -(2**31)) | (high >= 2**31), "IX505", "a whole number does not fit in 64 bits")
+    return x.cumsum(axis)
+''',
+    "checked_cumprod": '''
+def checked_cumprod(x, axis):
+    """The running product of whole numbers, where it fits in 64 bits."""
+    large = np.abs(x.astype(np.float64).cumprod(axis)) >= 2.0**63 * (1 - 2.0**-48)
+    check(large, "IX505", "a whole number does not fit in 64 bits")
+    return x.astype(np.int64).cumprod(axis)
+''',
+    "quotient": '''
+def quotient(a, b):
+    """A whole quotient, truncated toward zero; some number where it is by 0, which a guard removes."""
+    return (a - np.fmod(a, b)) // b
+''',
+    "padded": '''
+def padded(x, places):
+    """x from one place up to another along some axes, with zeros where it has no such place."""
+    for axis, (first, beyond) in places.items():
+        n, beyond = x.shape[axis], max(first, beyond)
+        part = [slice(None)] * axis + [slice(min(max(first, 0), n), min(max(beyond, 0), n))]
+        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
+        x = np.pad(x[tuple(part)], [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
+    return x
+''',
+    "row": '''
+def row(x, axis, place):
+    """x at one place along an axis; zeros where it has no such place."""
+    index = (slice(None),) * axis
+    return x[(*index, place)] if 0 <= place < x.shape[axis] else np.zeros_like(x[(*index, slice(0, 0))].sum(axis))
+''',
+    "take_or_zero": '''
+def take_or_zero(x, axis, places):
+    """x at places along an axis; 0 where it has no such place."""
+    kept = (places >= 0) & (places < x.shape[axis])
+    if x.shape[axis] == 0:
+        x = np.pad(x, [(0, int(n == axis)) for n in range(x.ndim)])
+    found = np.take(x, np.where(kept, places, 0), axis)
+    return np.where(kept.reshape((*kept.shape, *[1] * (x.ndim - 1 - axis))), found, np.zeros((), x.dtype))
+''',
+    "pick_or_zero": '''
+def pick_or_zero(x, *places):
+    """x at places along several axes, None for all; 0 where it has no such place."""
+    if 0 in x.shape:
+        x = np.pad(x, [(0, int(n == 0 and k < len(places) and places[k] is not None)) for k, n in enumerate(x.shape)])
+    kept = True
+    for place, n in zip(places, x.shape):
+        if place is not None:
+            kept = kept & (place >= 0) & (place < n)
+    index = tuple(slice(None) if place is None else np.where(kept, place, 0) for place in places)
+    axes = [n for n, place in enumerate(places) if place is not None]
+    behind = x.ndim - len(axes) - (axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0)
+    return np.where(kept.reshape((*kept.shape, *[1] * behind)), x[index], np.zeros((), x.dtype))
+''',
+    "argmax": '''
+def argmax(x, axis):
+    """The first place of the largest number along an axis; -1 where it has no points."""
+    return x.argmax(axis) if x.shape[axis] else x.any(axis).astype(np.int64) - 1
+''',
+    "argmin": '''
+def argmin(x, axis):
+    """The first place of the smallest number along an axis; -1 where it has no points."""
+    return x.argmin(axis) if x.shape[axis] else x.any(axis).astype(np.int64) - 1
+''',
+}
+
+HELPERS = {
+    **SHARED,
+    **{name: row.numpy.helper for name, row in FUNCTIONS.items() if row.numpy.helper},
+    "check": '''
+def check(failed, code, message):
+    """Refuse where a test fails somewhere."""
+    if failed.any():
+        raise Refused(code, message)
+''',
+    "forward": '''
+def forward(x):
+    """The array with no axis backward in memory."""
+    return x if all(step >= 0 for step in x.strides) else x.copy()
+''',
+    "cummax": '''
+def cummax(x, axis):
+    """The largest number up to each along an axis."""
+    return np.maximum.accumulate(x, axis)
+''',
+    "cummin": '''
+def cummin(x, axis):
+    """The smallest number up to each along an axis."""
+    return np.minimum.accumulate(x, axis)
+''',
+    "softmax": '''
+def softmax(x, axis):
+    """Along one axis, shifted by the largest, which changes nothing and never overflows."""
+    part = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    return part / part.sum(axis, keepdims=True)
+''',
+    "log_softmax": '''
+def log_softmax(x, axis):
+    """Along one axis, shifted by the largest, which changes nothing and never overflows."""
+    x = x - x.max(axis, keepdims=True, initial=-np.inf)
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+''',
+    "guarded_softmax": '''
+def guarded_softmax(x, kept, axis):
+    """Softmax over the points that are kept; all 0 where none is."""
+    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
+    part = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
+    return np.where(kept, part / part.sum(axis, keepdims=True), np.zeros((), x.dtype))
+''',
+    "guarded_log_softmax": '''
+def guarded_log_softmax(x, kept, axis):
+    """The logarithm of softmax over the points that are kept; -inf for all others."""
+    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
+    x = x - x.max(axis, keepdims=True, initial=-np.inf)
+    return np.where(kept, x - np.log(np.exp(x).sum(axis, keepdims=True)), -np.inf).astype(x.dtype)
+''',
+    "windows": '''
+def windows(x, axis, count, length, step, dilation=1):
+    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
+    if count == 0 or length == 0:
+        return np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
+    x = np.lib.stride_tricks.sliding_window_view(x, (length - 1) * dilation + 1, axis)
+    return x[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
+''',
+    "scattered": '''
+def scattered(x, places, counts):
+    """x added up at places along its first axes, in zeros; what has a place that is not there is left out."""
+    at, kept = 0, True
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    rest = x.shape[at.ndim :]
+    width = math.prod(rest)
+    flat = (at[kept][:, None] * width + np.arange(width)).ravel()
+    total = np.zeros(math.prod(counts) * width, x.dtype)
+    np.add.at(total, flat, x[kept].ravel())
+    return total.reshape(*counts, *rest)
+''',
+    "stored": '''
+def stored(x, places, counts):
+    """x stored at places along its first axes, in zeros; what has a place that is not there is left out."""
+    at, kept = 0, True
+    for place, count in zip(places, counts):
+        kept = kept & (place >= 0) & (place < count)
+        at = at * count + place
+    total = np.zeros((math.prod(counts), *x.shape[at.ndim :]), x.dtype)
+    total[at[kept]] = x[kept]
+    return total.reshape(*counts, *x.shape[at.ndim :])
+''',
+    "rank": '''
+def rank(x, axis):
+    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
+    place = np.empty_like(order)
+    steps = np.arange(x.shape[axis]).reshape([-1 if n == axis % x.ndim else 1 for n in range(x.ndim)])
+    np.put_along_axis(place, order, steps, axis)
+    return place
+''',
+    "guarded_rank": '''
+def guarded_rank(x, kept, axis):
+    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
+    and NaN last, by a stable sort; how many are kept for all others."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
+    kept = np.take_along_axis(kept, order, axis)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdims=True)), axis)
+    return place
+''',
+    "with_part": '''
+def with_part(row, slots, part):
+    """A row with a part of it stored."""
+    row = row.copy()
+    row[slots] = part
+    return row
+''',
+    "stacked": '''
+def stacked(rows, counts, axes, empty):
+    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
+    steps = [step if len(counts) > 1 else step[0] for step in np.ndindex(*counts)]
+    found = [rows.get(step, empty) for step in steps]
+    whole = np.stack(found) if found else np.zeros((0, *empty.shape), empty.dtype)
+    return np.moveaxis(whole.reshape(*counts, *empty.shape), tuple(range(len(counts))), axes)
+''',
+    "round_bf16": '''
+def round_bf16(x):
+    """To the nearest number of eight significant bits, in a float32. NumPy has no bfloat16."""
+    x = np.asarray(x, np.float32)
+    bits = x.view(np.uint32)
+    near = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(x), near.view(np.float32), x)
+''',
+}

@@ -1,0 +1,63 @@
+"""The texts of kernels that emitted modules call: files of a package, which run without the rest of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import resources
+
+KERNELS = f"{__name__.partition('.')[0]}.backends.kernels"
+# What decorates kernels: in a text that is linked, our own stands in for it.
+TRITON_IMPORT = "import triton\n"
+
+
+@cache
+def reserved(library: str) -> frozenset[str]:
+    """Names that an emitted module has uses for: none of its variables may be called so."""
+    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
+    names = {name for text in texts for name in (*_defined(text), *_imported(text))}
+    return frozenset({*names, "attend", "joint", "check"})
+
+
+def _defined(text: str) -> Iterator[str]:
+    """The functions, classes and variables of a module."""
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.FunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.Assign() | ast.AnnAssign():
+                stored = (part for part in ast.walk(statement) if isinstance(part, ast.Name))
+                yield from (part.id for part in stored if isinstance(part.ctx, ast.Store))
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The names that a module imports."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+
+
+def kernel_texts(files: Iterable[str]) -> list[str]:
+    """Kernel files, each after those that it imports, and without these imports: they stand in one module."""
+    found: dict[str, str] = {}
+    for file in files:
+        _include(file, found)
+    return [text.strip("\n") for text in found.values()]
+
+
+def _include(file: str, found: dict[str, str]) -> None:
+    """Put a kernel file behind those that it imports, once."""
+    if file in found:
+        return
+    text = (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    ours = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.level]
+    for statement in reversed(ours):
+        end = statement.end_lineno or statement.lineno
+        if statement.module is None:
+            lines[statement.lineno - 1] = TRITON_IMPORT.strip()
+            continue
+        _include(statement.module, found)
+        del lines[statement.lineno - 1 : end + (lines[end] == "")]  # and a blank line below it
+    found[file] = "\n".join(lines)

@@ -1,0 +1,239 @@
+"""The state of one lowering: what the program says, what is lowered so far, and proofs that are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+from ...ir import build
+from ...ir import nodes as ir
+from ...ir.affine import polynomial
+from ...ir.asked import asked_where
+from ...ir.context import Agreement, Trail, agreed, assume
+from ...ir.dtypes import definition_dtypes
+from ...ir.poles import Poles, is_positive
+from ...ir.prove import Assumptions
+from ...ir.removal import removal, removal_through
+from ...ir.types import SHORT, Coordinate, Dtype, widest
+from ...ir.walk import reads_of, walk
+from ...source import Span
+from ..known import bounds_of
+from ..ops import Axis, Check, Number, Reduce, Value, apply, host, value
+from .scope import NOWHERE, Scope
+
+
+class Unsupported(Exception):
+    """A program that has no array program."""
+
+
+class Kernel(Protocol):
+    """A kernel of the former emitter: what the plan calls it, and the tensors that it reads."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+
+
+class Lowering:
+    """One lowering. `values` are the tensors that are lowered, `carried` those of the recurrence that is lowered now;
+    `compute` is the dtype that weak reals take in this definition. `checks` and `spans` become those of the plan."""
+
+    def __init__(
+        self,
+        program: ir.Program,
+        dtypes: Mapping[str, Dtype],
+        lower: Callable[[Lowering, ir.Expr, Scope], Value],
+        isolate: bool,
+        differentiable: bool,
+    ) -> None:
+        self.program, self.given, self._lower = program, dtypes, lower
+        self.isolate, self.differentiable = isolate, differentiable
+        self.lets, self.tensors = program.definitions, program.tensors
+        self.dtypes, self.weak = definition_dtypes(program, dtypes)
+        self.removed: Callable[[ir.Read], ir.Expr | None] = removal_through(self.lets)
+        self.poles = Poles(self.lets)
+        self.agreement = Agreement(program)
+        self.numbers: frozenset[str] = frozenset()
+        self.arrays: frozenset[str] = frozenset()
+        self.values: dict[str, Value] = {}
+        self.carried: dict[str, Value] = {}
+        self.kernels: Mapping[str, Kernel] = {}
+        self.compute: Dtype | None = None
+        self.wanted: tuple[str, ...] = program.outputs
+        self.checks: dict[Check, None] = {}
+        self.spans: dict[Value, Span] = {}
+        self.symbols = 0
+        self._canonical = self._canonical_sizes()
+        self._homes: dict[str, tuple[Axis, ...]] = {}
+        self._assumed: dict[Trail, Assumptions] = {}
+        self._inside: dict[tuple[ir.Expr, ir.Expr, Trail], bool] = {}
+
+    def value(self, expr: ir.Expr, scope: Scope) -> Value:
+        """The value of an expression where it is asked."""
+        found = self._lower(self, expr, scope)
+        self.spans.setdefault(found, expr.span)
+        return found
+
+    def number(self, expr: ir.Expr, scope: Scope = NOWHERE) -> ir.Expr:
+        """An expression that is a number of the host, as such a number."""
+        found = self.value(expr, scope)
+        if not isinstance(found.op, Number):
+            raise Unsupported(f"`{expr.span.text}` is no number before the arrays are read")
+        return found.op.expr
+
+    # ------------------------------------------------------------------ lengths
+
+    def _canonical_sizes(self) -> dict[ir.Expr, ir.Expr]:
+        """One size for all that must be equal, so that axes of equal length are alike."""
+        result: dict[ir.Expr, ir.Expr] = {}
+        for one, other in agreed(self.program):
+            one, other = result.get(one, one), result.get(other, other)
+            if isinstance(one, ir.Size) and isinstance(other, ir.Size) and one != other:
+                result = {size: one if root == other else root for size, root in result.items()} | {other: one}
+        return result
+
+    def size(self, expr: ir.Size) -> ir.Expr:
+        return self._canonical.get(expr, expr)
+
+    def extent(self, expr: ir.Expr) -> ir.Expr:
+        """The number of points of an axis."""
+        return self.number(expr)
+
+    def home(self, name: str) -> tuple[Axis, ...]:
+        """The axes of a tensor."""
+        if name not in self._homes:
+            axes = self.tensors[name].axes
+            self._homes[name] = tuple(Axis(axis.coordinate, self.extent(axis.extent)) for axis in axes)
+        return self._homes[name]
+
+    def known_so_far(self, *exprs: ir.Expr) -> bool:
+        """Whether all that expressions read is lowered."""
+        return all(
+            part.tensor in self.values for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)
+        )
+
+    # ------------------------------------------------------------------- dtypes
+
+    def turn_to(self, let: ir.Let) -> None:
+        """Weak reals take the dtype of this definition from here on, or a wider one that it reads."""
+        strong = [one.tensor for one in reads_of(let) if one.type.kind == "real" and one.tensor not in self.weak]
+        read = [self.dtypes.get(name, self.given.get(name)) for name in strong]
+        own = None if let.kind != "real" or let.name in self.weak else self.dtypes[let.name]
+        dtype = None if own is None else widest((own, *read))
+        self.compute = "f32" if dtype in SHORT else dtype
+
+    def is_carried(self, *exprs: ir.Expr) -> bool:
+        """Whether expressions read what the recurrence at hand computes."""
+        return bool(self.carried) and any(
+            part.tensor in self.carried for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)
+        )
+
+    # ------------------------------------------------------------------- proofs
+
+    def assumed(self, trail: Trail) -> Assumptions:
+        """A trail as facts to reason from."""
+        if trail not in self._assumed:
+            self._assumed[trail] = assume(trail, self.lets)
+        return self._assumed[trail]
+
+    def is_inside(self, index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:
+        """Whether an index is in bounds wherever a trail leads."""
+        key = (index, extent, trail)
+        if key not in self._inside:
+            known = self.assumed(trail)
+            place, length = polynomial(index, known.constants), polynomial(extent, known.constants)
+            self._inside[key] = known.entails(place) and known.entails(length - place - 1)
+        return self._inside[key]
+
+    def may_survive_removal(self, expr: ir.Map) -> bool:
+        """Whether a product with a factor that a guard removed may be other than 0: by what the other factors compute,
+        or by an input that is not finite."""
+        above = expr.arguments if expr.op == "*" else expr.arguments[:1]
+        wild = [n for n, one in enumerate(expr.arguments) if self._is_wild(expr, n)]
+        return any(wild != [n] and wild and removal(one, self.removed) is not None for n, one in enumerate(above))
+
+    def _is_wild(self, expr: ir.Map, n: int) -> bool:
+        """Whether 0 times, or over, an argument may not be 0."""
+        if expr.op == "/" and n == 1 and not self.isolate:
+            return not is_positive(expr.arguments[1])
+        return self.isolate or self.poles.may_be_nonfinite(expr.arguments[n])
+
+    # ------------------------------------------------------------------- guards
+
+    def mask(self, scope: Scope, names: frozenset[Coordinate] | None = None) -> Value | None:
+        """The points that are asked for, as a condition; None where all are. With `names`, the points of these axes
+        for which some point of all others is asked."""
+        near: list[Value] = []
+        far: list[Value] = []
+        inner = replace(scope, facts=())
+        for fact in scope.facts:
+            test = self.value(fact, inner)
+            (near if names is None or test.names <= names else far).append(test)
+            inner = inner.where(fact)
+        beyond = conjunction(far)
+        if beyond is not None and names is not None:
+            beyond = value(Reduce("any", beyond, tuple(axis for axis in beyond.axes if axis.name not in names)))
+        return conjunction([*near, *(() if beyond is None else (beyond,))])
+
+    @cached_property
+    def _asked(self) -> dict[str, list[ir.Expr]]:
+        return asked_where(self.program, self.wanted)
+
+    def asked(self, scope: Scope) -> Scope:
+        """The scope where readers of the definition at hand ask for it, too. What they ask of a coordinate says nothing
+        where it is bound anew."""
+        for fact in self._asked.get(scope.within or "", ()):
+            if all(_is_own(scope, coordinate) for coordinate in fact.type.coordinates):
+                scope = scope.where(fact)
+        return scope
+
+    def is_asked_by(self, coordinate: Coordinate, scope: Scope) -> bool:
+        """Whether readers of the definition at hand ask for some points of a coordinate alone."""
+        return any(coordinate in fact.type.coordinates for fact in self._asked.get(scope.within or "", ()))
+
+    def check(
+        self, condition: Value, code: str, message: str, span: Span, scope: Scope, over: Iterable[Axis] = ()
+    ) -> None:
+        """Refuse a call in which a condition of host numbers fails, where the scope is asked for at all, and some axes
+        have points."""
+        for axis in over:
+            empty = build.apply("<=", (axis.extent, build.whole(0, span)), "bool", span)
+            if bounds_of(axis.extent)[0] <= 0:
+                condition = either(condition, host(empty))
+        mask = self.mask(scope, frozenset())
+        if mask is not None:
+            condition = either(condition, negation(mask))
+        if not condition.symbols:
+            self.checks.setdefault(Check(condition, code, message, span))
+
+
+def _is_own(scope: Scope, coordinate: Coordinate) -> bool:
+    """Whether a coordinate is the only one of its name, and not inside a normaliser."""
+    primed = any(other.name.startswith(f"{coordinate.name}'") for other in scope.places)
+    return coordinate in scope.places and not primed and [r.coordinate for r in scope.box].count(coordinate) == 1
+
+
+# ---------------------------------------------------------------------- conditions
+
+
+def conjunction(tests: list[Value]) -> Value | None:
+    """All of these conditions; None where there are none. Numbers of the host stay such numbers."""
+    result: Value | None = None
+    for test in dict.fromkeys(tests):
+        result = test if result is None else both(result, test)
+    return result
+
+
+def both(one: Value, other: Value) -> Value:
+    return apply("&&", one, other)
+
+
+def either(one: Value, other: Value) -> Value:
+    return apply("||", one, other)
+
+
+def negation(one: Value) -> Value:
+    return apply("!", one)

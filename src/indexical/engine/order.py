@@ -1,0 +1,251 @@
+"""Values in the order in which they are made, their readers, and when each is no longer needed.
+
+Every pass here takes time linear in the program, and none is recursive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ..source import Span
+from .ops import (
+    Carried,
+    Contract,
+    Definition,
+    Input,
+    Iota,
+    Library,
+    Loop,
+    Map,
+    Normalize,
+    Number,
+    Plan,
+    Read,
+    Reduce,
+    Result,
+    Value,
+    Write,
+    operands,
+    value,
+    with_operands,
+)
+from .typed import stepped
+
+# So many operations are printed in one expression.
+_WIDEST = 4
+_INLINED = (Map, Read, Reduce, Contract, Normalize, Library)
+
+
+def reachable(roots: Iterable[Value]) -> list[Value]:
+    """Every value that some are made of, each after its operands."""
+    seen: dict[Value, None] = {}
+    waiting = [(root, False) for root in reversed(list(roots))]
+    while waiting:
+        one, is_done = waiting.pop()
+        if is_done:
+            seen[one] = None
+        elif one not in seen:
+            waiting.append((one, True))
+            waiting += [(part, False) for part in reversed(operands(one.op)) if part not in seen]
+    return list(seen)
+
+
+def roots_of(plan: Plan) -> list[Value]:
+    """What a call has to compute: the definitions that are wanted, and the conditions of its checks."""
+    wanted = [plan.definitions[name].value for name in plan.wanted if name in plan.definitions]
+    return [*wanted, *(check.condition for check in plan.checks)]
+
+
+def ordered(plan: Plan) -> list[Value]:
+    """Every value that a call computes, in the order in which it does: definitions as the text has them, each after
+    what it is made of; then the conditions of checks."""
+    roots = roots_of(plan)
+    values = reachable([*(one.value for one in plan.definitions.values()), *roots])
+    needed = set(roots)
+    for one in reversed(values):
+        if one in needed:
+            needed.update(operands(one.op))
+    return [one for one in values if one in needed]
+
+
+def uses(plan: Plan) -> Counter[Value]:
+    """How often each value is read, or asked for by the caller."""
+    roots = roots_of(plan)
+    found = Counter(roots)
+    for one in reachable(roots):
+        found.update(operands(one.op))
+    return found
+
+
+def definition_of(plan: Plan) -> dict[Value, Definition]:
+    """The definition that a value has its name from: the first of several."""
+    found: dict[Value, Definition] = {}
+    for one in plan.definitions.values():
+        found.setdefault(one.value, one)
+    return found
+
+
+def owners_of(plan: Plan) -> dict[Value, str]:
+    """The definition that each value is first needed for, in the order of the text; those that only a check needs are
+    the last one's."""
+    found: dict[Value, str] = {}
+    waiting: list[Value] = []
+    names, last = definition_of(plan), ""
+    for one in ordered(plan):
+        waiting.append(one)
+        if one in names:
+            last = names[one].name
+            found.update(dict.fromkeys(waiting, last))
+            waiting = []
+    return found | dict.fromkeys(waiting, last)
+
+
+def names_in(plan: Plan) -> dict[Value, str]:
+    """The definitions of a plan as a program writes them, with their axes; what is an input, or a number, has its own
+    name."""
+    named = {one: each for one, each in definition_of(plan).items() if not isinstance(one.op, Input | Number | Iota)}
+    return {
+        one: f"{each.name}[{', '.join(str(axis.name) for axis in each.home)}]" if each.home else each.name
+        for one, each in named.items()
+    }
+
+
+def mapped(plan: Plan, change: Callable[[Value], Value], memo: dict[Value, Value] | None = None) -> Plan:
+    """The plan with every value changed, operands first; `change` gets a value whose operands are changed. What each
+    value became is written into `memo`."""
+    memo = {} if memo is None else memo
+    for one in reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)]):
+        new = with_operands(one.op, memo.__getitem__)
+        memo[one] = change(one if new is one.op else value(new))
+    return replaced(plan, memo)
+
+
+def replaced(plan: Plan, memo: Mapping[Value, Value]) -> Plan:
+    """The plan with other values in the place of its own."""
+    spans: dict[Value, Span] = {}
+    for one, span in plan.spans.items():
+        spans.setdefault(memo.get(one, one), span)
+    return replace(
+        plan,
+        inputs=tuple(memo[one] for one in plan.inputs),
+        definitions={name: replace(each, value=memo[each.value]) for name, each in plan.definitions.items()},
+        checks=tuple(replace(check, condition=memo[check.condition]) for check in plan.checks),
+        spans=spans,
+    )
+
+
+# --------------------------------------------------------------------------- loops
+
+
+def turned(result: Value) -> list[Value]:
+    """The values that are made in each turn of a loop, whose result this is: those that vary with its steps."""
+    assert isinstance(result.op, Result)
+    steps = stepped(result.op.loop)
+    seen: dict[Value, None] = {}
+    waiting = list(operands(result.op))
+    while waiting:
+        one = waiting.pop()
+        if one not in seen and one.symbols & steps:
+            seen[one] = None
+            waiting += operands(one.op)
+    return list(seen)
+
+
+def stored(loop: Loop) -> frozenset[str]:
+    """The names of the definitions that a loop computes."""
+    inner = (stored(item) if isinstance(item, Loop) else frozenset((item.name,)) for item in loop.body)
+    return frozenset[str]().union(*inner)
+
+
+def carried_by(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
+    """The definitions of a recurrence that each of these values and their parts reads as far as they are computed. The
+    result of a loop has them all, and reads none."""
+    found: dict[Value, frozenset[str]] = {}
+    nothing = frozenset[str]()
+    for one in reachable(values):
+        if isinstance(one.op, Carried):
+            found[one] = frozenset((one.op.name,))
+        else:
+            parts = [found[part] for part in operands(one.op) if found[part]]
+            found[one] = nothing.union(*parts) if parts else nothing
+            if isinstance(one.op, Result) and found[one]:
+                found[one] -= stored(one.op.loop)
+    return found
+
+
+# ----------------------------------------------------------------------- lifetimes
+
+
+def inlined(plan: Plan) -> frozenset[Value]:
+    """The values that are printed inside the one expression that reads them, and have no name: of few operations, read
+    once, no definition. What is checked is printed twice, in the check and where it is read, and so has a name."""
+    values = ordered(plan)
+    times, refuses = Counter(roots_of(plan)), set(definition_of(plan))
+    for one in values:
+        times.update(operands(one.op))
+        if isinstance(one.op, Read | Write) and one.op.outside == "check":
+            refuses.update(operands(one.op))
+        elif not isinstance(one.op, Result):  # What varies with fewer steps than its reader is made before the loop.
+            refuses.update(part for part in operands(one.op) if part.symbols != one.symbols)
+    length: dict[Value, int] = {}
+    found: set[Value] = set()
+    for one in values:
+        length[one] = 1 + sum(length[part] for part in operands(one.op) if part in found)
+        is_short = isinstance(one.op, _INLINED) and length[one] <= _WIDEST
+        if is_short and one.axes and times[one] <= 1 and one not in refuses:
+            found.add(one)
+    return frozenset(found)
+
+
+def scheduled(plan: Plan, inside: frozenset[Value]) -> list[Value]:
+    """The values in the order in which printed code makes them: before an expression all that has a name in it, then
+    what stands `inside` it, from left to right."""
+    return [part for one in ordered(plan) if one not in inside for part in expression(one, inside)]
+
+
+def expression(one: Value, inside: frozenset[Value]) -> list[Value]:
+    """A value after all that stands inside its expression, from left to right."""
+    waiting, found = [one], []
+    while waiting:
+        part = waiting.pop()
+        found.append(part)
+        waiting += [each for each in operands(part.op) if each in inside]
+    return found[::-1]
+
+
+def lifetimes(plan: Plan, inside: frozenset[Value] = frozenset()) -> list[tuple[Value, tuple[Value, ...]]]:
+    """Every value in the order in which it is made, and those that are not needed after it. What stands `inside` an
+    expression is gone as soon as its reader is made; what has a name stays until the last expression that reads it is
+    done. Inputs belong to the caller, and what is wanted to the result; what a loop reads in each turn is needed until
+    all turns are done."""
+    order = scheduled(plan, inside)
+    last: dict[Value, int] = {}
+    end = len(order)
+    for place in range(len(order) - 1, -1, -1):  # From the end, so that the first reader met is the last one.
+        one = order[place]
+        if one not in inside:
+            end = place
+        read = operands(one.op)
+        if isinstance(one.op, Result):
+            body = turned(one)
+            read = (*read, *body, *(part for each in body for part in operands(each.op)))
+        for part in read:
+            last.setdefault(part, place if part in inside else end)
+    kept = set(roots_of(plan))
+    gone: dict[int, list[Value]] = {}
+    for part in order:
+        if part in last and part not in kept and not isinstance(part.op, Input | Number):
+            gone.setdefault(last[part], []).append(part)
+    return [(one, tuple(gone.get(place, ()))) for place, one in enumerate(order)]
+
+
+def is_view(one: Value) -> bool:
+    """Whether a value takes no memory of its own: a number, an input, or a read that is strides alone."""
+    match one.op:
+        case Input() | Number() | Iota():
+            return True
+        case Read(source, index, "never"):
+            return all(at.known.whole is not None for _, at in index) and not isinstance(source.op, Carried)
+    return not one.axes

@@ -1,0 +1,253 @@
+"""Reads and sums at places: one-hot sums, scatters, tables that are read at a distance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.types import Coordinate
+from ..ops import (
+    Axis,
+    Carried,
+    Contract,
+    Iota,
+    Map,
+    Number,
+    Outside,
+    Read,
+    Reduce,
+    Value,
+    Write,
+    all_of,
+    apply,
+    conjuncts,
+    host,
+    value,
+)
+from ..order import is_view
+from .patterns import Found, No, Target
+from .terms import applied, fresh, kept, names_of, total, whole
+
+# What the plan calls a sum into places.
+SCATTER = "scatter-add"
+
+
+def one_hot(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A sum of which a condition leaves one point is the value at that point, and 0 where there is no such point."""
+    op = one.op
+    assert isinstance(op, Reduce)
+    pin = pinned(op)
+    if pin is None:
+        return None
+    axis, place, rest_of_tests = pin
+    given = {axis.name: place}
+    others = [placed(other, given) for other in rest_of_tests]
+    inside = all_of(*is_point(place, axis))
+    rest = tuple(other for other in op.over if other is not axis)
+    source = placed(op.source, given, inside)
+    if rest:
+        return value(Reduce("sum", source, rest, all_of(inside, *others), op.checked))
+    is_padded = isinstance(source.op, Read) and source.op.outside == "masked"
+    if is_padded and not isinstance(op.source.op, Read):
+        inside = None  # It is 0 outside already; of a view, there may be more outside.
+    return kept(all_of(inside, *others), source)
+
+
+def pinned(op: Reduce) -> tuple[Axis, Value, list[Value]] | None:
+    """The axis of which a condition leaves one point, that point, and the other conditions. Arithmetic with another
+    coordinate that is summed is no such point, but a view, which a contraction or a write sums."""
+    tests, over = conjuncts(op.where), names_of(op.over)
+    for n, test in enumerate(tests):
+        for axis in op.over:
+            place = solved(test, axis)
+            if place is not None and (place.known.whole is None or not place.names & over):
+                return axis, place, tests[:n] + tests[n + 1 :]
+    return None
+
+
+def solved(test: Value, axis: Axis) -> Value | None:
+    """The value that an axis is said to have by an equality; None for any other condition."""
+    match test.op:
+        case Map("==", (a, b)):
+            for own, other in ((a, b), (b, a)):
+                if axis.name in other.names:
+                    continue
+                match own.op:
+                    case Iota(of) if of == axis:
+                        return other
+                    case Map("+", (Value(op=Iota(of)), begin)) if of == axis and begin.is_host:
+                        return applied("-", other, begin)
+    return None
+
+
+def is_point(place: Value, axis: Axis) -> list[Value]:
+    """The conditions under which a place is a point of an axis, but those that are known to hold."""
+    counts = place.known.least >= 0
+    return [*(() if counts else (applied(">=", place, whole(0)),)), applied("<", place, host(axis.extent))]
+
+
+def placed(one: Value, given: Mapping[Coordinate, Value], under: Value | None = None) -> Value:
+    """A value with places put for some of its axes. What is made of coordinates alone is made anew, all else read."""
+    own = tuple((name, given[name]) for name in sorted(given) if name in one.names)
+    if not own:
+        return one
+    match one.op:
+        case Iota(axis):
+            return given[axis.name]
+        case Map(fn, args, checked) if one.kind != "real" and is_arithmetic(one):
+            new = [placed(arg, given) for arg in args]
+            return applied(fn, *new) if not checked else value(Map(fn, tuple(new), True))
+        case Map("*", args) if one.kind == "real" and all(arg.names != one.names for arg in args):
+            return applied("*", *(placed(arg, given, under) for arg in args))  # It is larger than each of them.
+    return value(Read(one, own, "masked", under))
+
+
+def is_arithmetic(one: Value) -> bool:
+    """Whether a value is made of coordinates and numbers alone."""
+    waiting, seen = [one], {one}
+    while waiting:
+        match waiting.pop().op:
+            case Iota() | Number():
+                pass
+            case Map(_, args):
+                waiting += [arg for arg in args if arg not in seen]
+                seen.update(args)
+            case _:
+                return False
+    return True
+
+
+def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A sum of what has a place that is a point of an axis: each is added where it belongs."""
+    op = one.op
+    assert isinstance(op, Reduce)
+    over, tests = names_of(op.over), conjuncts(op.where)
+    for n, test in enumerate(tests):
+        if not (isinstance(test.op, Map) and test.op.fn == "=="):
+            continue
+        for own, place in (test.op.args, test.op.args[::-1]):
+            if not isinstance(own.op, Iota) or not place.names & over:
+                continue
+            axis = own.op.axis
+            if axis.name in over | op.source.names | place.names or place.kind != "whole":
+                continue
+            rest = all_of(*tests[:n], *tests[n + 1 :])
+            if rest is not None and axis.name in rest.names:
+                return No(f"another condition varies with `{axis.name}`", SCATTER)
+            if one.kind != "real":
+                return No("whole sums are checked for overflow", SCATTER)
+            source = kept(rest, apply("as real", op.source) if op.source.is_host else op.source)
+            into = tuple(a for a in op.over if a.name in place.names)
+            alone = tuple(a for a in op.over if a.name not in place.names)
+            source = total(source, alone) if alone else source
+            return value(Write(source, axis, place, into))
+    return None
+
+
+# ----------------------------------------------------------- tables at a distance
+
+
+def contract_before_read(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A table that is read at a place of every pair is contracted for every place that it has, and the result is read:
+    the read keeps its own guard."""
+    op = one.op
+    assert isinstance(op, Contract)
+    over = names_of(op.over)
+    for n, factor in enumerate(op.factors):
+        read = factor.op
+        if not isinstance(read, Read) or isinstance(read.source.op, Carried):
+            continue
+        others = [other for m, other in enumerate(op.factors) if m != n]
+        reached = frozenset[Coordinate]().union(*(at.names for _, at in read.index))
+        if reached & over:
+            if not is_view(factor):
+                return No("the place varies with what is summed")
+            continue
+        if not reached or (is_view(factor) and not any(len(at.names) > 1 for _, at in read.index)):
+            continue
+        taken = frozenset[Coordinate]().union(factor.names, over, read.source.names, *(other.names for other in others))
+        names = _fresh_names(read, taken)
+        bare = tuple((old, value(Iota(Axis(new, read.source.extent(old))))) for old, new in names.items())
+        table = value(Read(read.source, bare))
+        inside = value(Contract((*others, table), op.over))
+        return value(Read(inside, _index([(names[old], at) for old, at in read.index]), read.outside, read.under))
+    return None
+
+
+def _fresh_names(read: Read, taken: frozenset[Coordinate]) -> dict[Coordinate, Coordinate]:
+    names: dict[Coordinate, Coordinate] = {}
+    for old, _ in read.index:
+        names[old] = fresh(old, taken | frozenset(names.values()))
+    return names
+
+
+def _index(pairs: list[tuple[Coordinate, Value]]) -> tuple[tuple[Coordinate, Value], ...]:
+    return tuple(sorted(pairs, key=lambda pair: pair[0]))
+
+
+def write_before_contract(one: Value, found: Found, target: Target) -> Value | No | None:
+    """Weights of a table that is read at a place of every pair are added up for every place that it has, and these are
+    contracted with the table."""
+    op = one.op
+    assert isinstance(op, Contract)
+    over = names_of(op.over)
+    if len(op.factors) != 2 or len(over) != 1:
+        return None
+    for read, weights in (op.factors, op.factors[::-1]):
+        inner = read.op
+        if not isinstance(inner, Read) or is_view(read) or len(inner.index) != 1:
+            continue
+        [(name, place)] = inner.index
+        if isinstance(inner.source.op, Carried) or not over <= place.names or inner.source.names & over:
+            continue
+        if not place.names <= weights.names:
+            return No("the weights do not have all axes of the place")
+        if inner.under is not None and not inner.under.names <= weights.names:
+            return No("the guard has an axis that the weights do not have")
+        axis = Axis(fresh(name, read.names | weights.names | inner.source.names), inner.source.extent(name))
+        table = value(Read(inner.source, ((name, value(Iota(axis))),)))
+        summed = kept(inner.under, weights)
+        # A place that has to be there has to be there on this way too.
+        outside: Outside = "check" if inner.outside == "check" else "masked"
+        written = value(Write(summed, axis, place, op.over, "add", outside, inner.under))
+        return value(Contract((written, table), (axis,)))
+    return None
+
+
+# ----------------------------------------------------------------------------- views
+
+
+def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A read of a view is one read. Where both may leave their source, both guards are needed, and it stays two."""
+    outer, inner = one.op, found["inner"].op
+    assert isinstance(outer, Read)
+    assert isinstance(inner, Read)
+    if isinstance(inner.source.op, Carried) or (inner.outside != "never" and outer.outside != "never"):
+        return None
+    if any(not is_arithmetic(at) for _, at in inner.index):
+        return None
+    given, named = dict(outer.index), dict(inner.index)
+    index = []
+    for axis in inner.source.axes:
+        at = named.get(axis.name)
+        new = given.get(axis.name) if at is None else _put(at, given)
+        if new is not None and not (isinstance(new.op, Iota) and new.op.axis == axis):
+            index.append((axis.name, new))
+    if not index:
+        return inner.source
+    outside = outer.outside if inner.outside == "never" else inner.outside
+    under = outer.under if inner.outside == "never" else inner.under
+    if inner.outside != "never" and under is not None:
+        under = _put(under, given) if is_arithmetic(under) else placed(under, given)
+    return value(Read(inner.source, tuple(index), outside, under))
+
+
+def _put(at: Value, given: Mapping[Coordinate, Value]) -> Value:
+    """An index with places put for its axes."""
+    match at.op:
+        case Iota(axis):
+            return given.get(axis.name, at)
+        case Map(fn, args):
+            return applied(fn, *(_put(arg, given) for arg in args))
+    return at
+
+

@@ -1,0 +1,161 @@
+"""Reductions over all points up to one, or from one on, which a running total has for all of them at once."""
+
+from __future__ import annotations
+
+from ...ir.affine import Polynomial, expression, number, of_atom, polynomial
+from ...ir.types import Coordinate
+from ...records import dataclass
+from ..ops import Axis, Iota, Normalize, Outside, Read, Reduce, Value, all_of, apply, conjuncts, host, value
+from ..words import Names
+from .guards import not_negative
+from .patterns import Found, No, Target
+from .terms import NOWHERE, applied, cast, infinity, is_number, last_point, real, where, whole, zero
+
+# What runs along an axis for each reduction, and what the plan calls that.
+RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "any": "cummax", "all": "cummin"}
+_WORDS = {"prod": "product", "max": "maximum", "min": "minimum", "mean": "sum"}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`key <= query + shift`; where it is not `forward`, `key >= query - shift`."""
+
+    key: Axis
+    query: Axis
+    shift: Polynomial
+    forward: bool
+
+    @property
+    def place(self) -> Value:
+        """The last point that counts, from the first; or from the last, where it runs backward."""
+        query = value(Iota(self.query))
+        if not self.forward:
+            return applied("-", host(expression(polynomial(self.key.extent) - 1 + self.shift, NOWHERE)), query)
+        shift = host(expression(self.shift, NOWHERE))
+        return query if is_number(shift, 0) else applied("+", query, shift)
+
+    @property
+    def ends_inside(self) -> bool:
+        """Whether that is surely no point behind the last."""
+        longer = polynomial(self.key.extent) - polynomial(self.query.extent)
+        return _is_surely((longer if self.forward else number(0)) - self.shift)
+
+    @property
+    def begins_inside(self) -> bool:
+        """Whether that is surely no point before the first."""
+        longer = polynomial(self.key.extent) - polynomial(self.query.extent)
+        return _is_surely(self.shift if self.forward else longer + self.shift)
+
+
+def _is_surely(least: Polynomial) -> bool:
+    return least.constant is not None and least.constant >= 0
+
+
+def running(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A reduction at the points up to one is what a running one has there."""
+    op = one.op
+    assert isinstance(op, Reduce)
+    prefix = prefix_of(op)
+    if prefix is None or (op.fn not in RUNNING and op.fn != "mean"):
+        return None
+    order, source, others, asked = prefix
+    if op.fn == "mean":
+        count = value(Reduce("sum", where(all_of(*conjuncts(op.where)) or whole(1), whole(1), whole(0)), op.over))
+        total = value(Reduce("sum", op.source, op.over, op.where))
+        return applied("/", total, apply(f"as {one.dtype or 'real'}", count))
+    if op.checked and (op.fn == "prod" or asked is not None):
+        return None  # A total that nobody asks for may not fit.
+    nothing = _nothing(op.fn, one)
+    body = source if one.kind == "bool" else cast(source, one.dtype if one.kind == "real" else "i64")
+    if one.kind == "bool":
+        body = apply("as i64", body)
+    if others is not None:
+        nothing_here = apply("as i64", nothing) if one.kind == "bool" else nothing
+        body = where(others, body, nothing_here)
+    if order.key.name not in body.names:
+        return None
+    result = _at_queries(body, order, op, nothing)
+    return result if asked is None else where(asked, result, nothing)
+
+
+def prefix_of(op: Reduce) -> tuple[Order, Value, Value | None, Value | None] | None:
+    """The order of a prefix, what it reduces, and the other conditions: those of keys, and those of queries alone."""
+    if len(op.over) != 1:
+        return None
+    source, tests = op.source, conjuncts(op.where)
+    if op.fn == "any" and not tests:
+        source, tests = host_true(), conjuncts(source)
+    for n, test in enumerate(tests):
+        order = order_of(test, op.over[0])
+        if order is None or order.query.name in source.names:
+            continue
+        rest = tests[:n] + tests[n + 1 :]
+        pair = {order.key.name, order.query.name}
+        if any(pair <= other.names for other in rest):
+            continue
+        asked = [other for other in rest if order.query.name in other.names]
+        others = [other for other in rest if order.query.name not in other.names]
+        if source.is_host and op.fn == "any":
+            source, others = all_of(*others) or source, []
+        return order, source, all_of(*others), all_of(*asked)
+    return None
+
+
+def host_true() -> Value:
+    return applied("==", whole(0), whole(0))
+
+
+def order_of(test: Value, key: Axis) -> Order | None:
+    """The order that a condition is, of a key and another coordinate; None for any other condition."""
+    least = not_negative(test)
+    if least is None or key.name not in test.names:
+        return None
+    slope = least.terms.get(frozenset(((key.name, 1),)), 0)
+    queries = [axis for axis in test.axes if axis.name != key.name]
+    if slope not in (1, -1) or len(queries) != 1:
+        return None
+    (query,) = queries
+    rest = least.plus(of_atom(key.name) - of_atom(query.name), -slope)
+    if any(isinstance(atom, Coordinate) or atom.type.coordinates for atom in rest.atoms):
+        return None
+    return Order(key, query, rest, slope < 0)
+
+
+def _nothing(fn: str, one: Value) -> Value:
+    """The total of no points."""
+    match fn:
+        case "sum":
+            return zero(one.kind)
+        case "prod":
+            return real(1) if one.kind == "real" else whole(1)
+        case "any" | "all":
+            return applied("==" if fn == "all" else "!=", whole(0), whole(0))
+    if one.kind == "whole":
+        return whole(-(2**63) if fn == "max" else 2**63 - 1)
+    return infinity(-1 if fn == "max" else 1)
+
+
+def _at_queries(body: Value, order: Order, op: Reduce, nothing: Value) -> Value:
+    """The running totals of a body, each at the last point that counts."""
+    key = order.key
+    last = last_point(key)
+    turned = body if order.forward else value(Read(body, ((key.name, applied("-", last, value(Iota(key)))),)))
+    totals = value(Normalize(RUNNING[op.fn], turned, key, None, op.checked))
+    totals = applied(">", totals, whole(0)) if op.fn in ("any", "all") else totals
+    place = order.place
+    at = place if order.ends_inside else applied("min", place, last)
+    outside: Outside = "never" if order.ends_inside and order.begins_inside else "masked"
+    result = value(Read(totals, ((key.name, at),), outside))
+    if order.begins_inside and order.ends_inside:
+        return result
+    return result if op.fn in ("sum", "any") else where(applied(">=", at, whole(0)), result, nothing)
+
+
+def by_running(before: Value, after: Value, names: Names) -> str:
+    """A running total, and along which axis."""
+    assert isinstance(before.op, Reduce)
+    found = prefix_of(before.op)
+    assert found is not None
+    order = found[0]
+    word, way = _WORDS.get(before.op.fn, before.op.fn), "up to" if order.forward else "from"
+    return f"a running {word} along `{order.key.name}`, {way} each `{order.query.name}`"

@@ -1,0 +1,173 @@
+"""The rules, in the order in which they are tried.
+
+`RULES` see a guard as it is written, in the operation that it stands in; `STORES` those that no operation has taken.
+`LEGAL` then leaves no guard but in a `where`, which is what a printer can print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.types import SHORT
+from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
+from .choices import choose_matrices, products_by_place, select_first, sum_groups
+from .convolution import convolve
+from .cost import elements, products
+from .decays import by_decay, decayed
+from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
+from .masks import mask_reduction, mask_scores, sum_of_same
+from .narrow import round_contraction, round_once
+from .norms import cross_entropy, cross_entropy_of_total, is_norm, negated_twice, norm, norm_bias, norm_weight
+from .pairs import pair_by_pair
+from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
+from .places import contract_before_read, merge_reads, one_hot, write_before_contract, write_places
+from .renaming import name_alike
+from .rewrite import rewrite
+from .running import by_running, running
+from .stores import store_places
+from .sums import (
+    contract,
+    is_size,
+    join_sums,
+    multiply_out,
+    scale_factors,
+    sign_out,
+    split_sum,
+    take_factor_out,
+)
+from .telling import (
+    among_the_largest,
+    at_one_point,
+    before_the_contraction,
+    before_the_read,
+    by_chosen_matrices,
+    by_convolution,
+    by_groups,
+    into_places,
+)
+from .turning import count_from_end
+
+
+def _has_guard(one: Value) -> bool:
+    return isinstance(one.op, Reduce | Normalize) and one.op.where is not None
+
+
+SUMMED = frozenset(("+", "-"))
+MULTIPLIED = frozenset(("*", "/"))
+SUM_OF_CHOICE = reduced("sum", mapped("where", anything("test"), anything("then"), anything("otherwise")))
+GUARDED_SUM = reduced("sum", anything("x"), where=anything("guard"))
+SUM_OF_PRODUCT = reduced("sum", mapped(MULTIPLIED, name="product"))
+GUARDED_PRODUCT = reduced("sum", mapped(MULTIPLIED), where=anything("guard"))
+GUARDED_REDUCTION = Pattern(Reduce, when=_has_guard)
+GUARDED_NORMALIZER = Pattern(Normalize, when=_has_guard)
+
+RANK = Pattern(Normalize, "rank", (("fn", "rank"),))
+TOTAL_LESS_READ = mapped("-", anything("total"), Pattern(Read, "read"))
+SCALE = anything("scale", is_size)
+ROUNDED = frozenset(f"as {dtype}" for dtype in SHORT)
+ROUNDED_CONTRACTION = mapped(ROUNDED, Pattern(Contract, "inner"))
+ROUNDED_MAP = mapped(ROUNDED, Pattern(Map, "inner"))
+NORM = anything("norm", is_norm)
+READ_OF_LOG_SOFTMAX = read_of(Pattern(Normalize, "inner", (("fn", "log_softmax"),)))
+
+RULES: tuple[Rule, ...] = (
+    Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
+    Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c"),
+    Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c"),
+    Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
+    Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),
+    Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", None, at_one_point),
+    Rule("run along", Pattern(Reduce), running, "⊕_s x[s] where s ≤ t = ⊕(x up to t)", elements, by_running),
+    Rule("decay", GUARDED_SUM, decayed, "Σ_s g^(t-s)·x[s] where s ≤ t is y[t] = g·y[t-1] + x[t]", elements, by_decay),
+    Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", None, by_groups),
+    Rule("write at places", GUARDED_SUM, write_places, "Σ_j x[j]·[f(j) = p] is a sum into places", None, into_places),
+    Rule("merge views", read_of(Pattern(Read, "inner"), "outer"), merge_reads, "x[f][g] = x[f∘g]"),
+    Rule("join sums", reduced("sum", Pattern(Contract, "inner")), join_sums, "Σ_c Σ_k a·b = Σ_ck a·b"),
+    Rule("take a sign out", reduced("sum", mapped("neg", anything("x"))), sign_out, "Σ -x = -Σ x"),
+    Rule("split a sum", reduced("sum", mapped(SUMMED, name="sum")), split_sum, "Σ (a + b) = Σ a + Σ b", elements),
+    Rule("take a factor out", SUM_OF_PRODUCT, take_factor_out, "Σ c·x = c·Σ x"),
+    Rule("scale a factor", mapped("/", anything("scaled"), SCALE), scale_factors, "(Σ a·b)/c = Σ (a/c)·b", products),
+    Rule("scale by a factor", mapped("*", anything("scaled"), SCALE), scale_factors, "(Σ a·b)·c = Σ (a·c)·b", products),
+    Rule("multiply out", SUM_OF_PRODUCT, multiply_out, "Σ w·(a + b) = Σ w·a + Σ w·b", elements),
+    Rule("contract", SUM_OF_PRODUCT, contract, "Σ a·b is a contraction", elements),
+    Rule("less twice", mapped("neg", mapped("neg", anything("x"))), negated_twice, "-(-x) = x"),
+    Rule("normalise by a kernel", Pattern(Map, "", (("fn", MULTIPLIED),)), norm, "x · rsqrt(mean x² + ε) is a norm"),
+    Rule("weigh in the norm", mapped("*", NORM, anything("other")), norm_weight, "norm(x)·w = norm(x, w)"),
+    Rule("add in the norm", mapped("+", NORM, anything("other")), norm_bias, "norm(x) + b = norm(x, b)"),
+    Rule("cross-entropy by a kernel", READ_OF_LOG_SOFTMAX, cross_entropy, "log_softmax(x)[t] = -loss(x, t)", elements),
+    Rule(
+        "cross-entropy of a total",
+        TOTAL_LESS_READ,
+        cross_entropy_of_total,
+        "log Σ exp(x) - x[t] = loss(x, t)",
+        elements,
+    ),
+    Rule(
+        "select the first",
+        mapped("<", RANK, anything("limit")),
+        select_first,
+        "rank(x) < n of few",
+        elements,
+        among_the_largest,
+    ),
+    Rule(
+        "choose matrices",
+        Pattern(Contract),
+        choose_matrices,
+        "Σ_m w[p[t],n,m]·x[t,m], grouped by p",
+        elements,
+        by_chosen_matrices,
+    ),
+    Rule(
+        "multiply by places",
+        Pattern(Write),
+        products_by_place,
+        "Σ_t a[t,n]·b[t,m] at p[t], grouped by p",
+        elements,
+        by_chosen_matrices,
+    ),
+    Rule("round a contraction once", ROUNDED_CONTRACTION, round_contraction, "b16(Σ f32(a)·f32(b)) = Σ a·b"),
+    Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)"),
+    Rule("convolve", Pattern(Contract), convolve, "Σ_k x[i + k]·w[k] is a convolution", elements, by_convolution),
+    Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),
+    Rule(
+        "contract before the read",
+        Pattern(Contract),
+        contract_before_read,
+        "Σ_d x[i,d]·r[f(i,j),d] = (Σ_d x[i,d]·r[p,d]) at p = f(i,j)",
+        elements,
+        before_the_read,
+    ),
+    Rule(
+        "write before the contraction",
+        Pattern(Contract),
+        write_before_contract,
+        "Σ_j w[i,j]·r[f(i,j),e] = Σ_p (Σ_j w[i,j]·[f(i,j) = p])·r[p,e]",
+        elements,
+        before_the_contraction,
+    ),
+)
+
+# What no sum has taken as its guard.
+STORES: tuple[Rule, ...] = (
+    Rule("store at places", mapped("where"), store_places, "x if p = n else 0 is x stored at p, in zeros"),
+)
+
+LEGAL: tuple[Rule, ...] = (
+    Rule("add up what is the same", reduced("sum", anything("x")), sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
+    Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)"),
+    Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)"),
+    Rule("mask scores", GUARDED_NORMALIZER, mask_scores, "softmax x where c = softmax (x if c else -∞)"),
+)
+
+
+def optimise(plan: Plan, target: Target) -> Plan:
+    """The plan by all rules, then as a printer can print it. What is stored at places is seen last: a sum of it is one
+    into places."""
+    return legalise(rewrite(rewrite(plan, RULES, target), STORES, target), target)
+
+
+def legalise(plan: Plan, target: Target) -> Plan:
+    """What a printer can print: no guard but in a `where`. That is no choice, so the plan does not tell of it."""
+    legal = rewrite(replace(plan, refused=(), applied=()), LEGAL, target)
+    return replace(legal, refused=plan.refused, applied=plan.applied)

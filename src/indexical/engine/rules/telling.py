@@ -1,0 +1,83 @@
+"""What the plan says of rules: how a definition is computed otherwise than it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...ir.types import Coordinate
+from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts
+from ..words import Names, as_written
+from .choices import group_of
+from .places import is_arithmetic, pinned
+
+
+def at_one_point(before: Value, after: Value, names: Names) -> str:
+    """A sum of which a condition leaves one point."""
+    assert isinstance(before.op, Reduce)
+    found = pinned(before.op)
+    assert found is not None
+    axis, place, _ = found
+    if is_arithmetic(place):
+        return ""  # It is a view.
+    return f"read at `{axis.name} == {as_written(place, names)}`; 0 where that is no `{axis.name}`"
+
+
+def into_places(before: Value, after: Value, names: Names) -> str:
+    """A sum of what belongs to a place, into these places."""
+    assert isinstance(after.op, Write)
+    over = _listed(axis.name for axis in after.op.gone)
+    return f"scatter-add over {over} by `{as_written(after.op.place, names)}`"
+
+
+def by_groups(before: Value, after: Value, names: Names) -> str:
+    """A sum over the members of each group."""
+    assert isinstance(before.op, Reduce)
+    test = next(test for test in conjuncts(before.op.where) if group_of(test, before.op) is not None)
+    return f"`{as_written(test, names)}`: the members of a group are put side by side"
+
+
+def by_chosen_matrices(before: Value, after: Value, names: Names) -> str:
+    """Rows times the matrix that each of them chooses."""
+    assert isinstance(after.op, Library)
+    place = after.op.args[-1]
+    while isinstance(place.op, Map) or (isinstance(place.op, Read) and place.op.outside == "check"):
+        place = place.op.args[0] if isinstance(place.op, Map) else place.op.index[0][1]
+    rows = _listed(place.names)
+    return f"rows of {rows} grouped by `{as_written(place, names)}`, a product of matrices for each"
+
+
+def among_the_largest(before: Value, after: Value, names: Names) -> str:
+    """A ranking of which only the first count."""
+    assert isinstance(before.op, Map)
+    assert isinstance(after.op, Library)
+    rank, limit = before.op.args
+    along = rank.op.along.name  # type: ignore[union-attr]
+    return f"the {as_written(limit, names)} largest along `{along}`, and not all ranks"
+
+
+def by_convolution(before: Value, after: Value, names: Names) -> str:
+    """A sum over windows. The axes along which they move come last in what the kernel returns."""
+    assert isinstance(after.op, Library)
+    _, _, _, *counts = after.op.result
+    return f"a convolution along {_listed(name for group in counts for name in group)}"
+
+
+def before_the_read(before: Value, after: Value, names: Names) -> str:
+    """A table that is contracted before it is read."""
+    assert isinstance(after.op, Read)
+    return f"a product for each place of the table, read at {_places(after.op, names)}"
+
+
+def before_the_contraction(before: Value, after: Value, names: Names) -> str:
+    """A table whose weights are added up before they are contracted."""
+    assert isinstance(after.op, Contract)
+    place = after.op.factors[0].op.place  # type: ignore[union-attr]
+    return f"weights are added up for each place `{as_written(place, names)}` of the table: one product of matrices"
+
+
+def _places(read: Read, names: Names) -> str:
+    return ", ".join(f"`{as_written(at, names)}`" for _, at in read.index)
+
+
+def _listed(names: Iterable[Coordinate]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(set(names)))

@@ -1,0 +1,77 @@
+"""Checks of places as Python source: refused where an index that is asked for is out of bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.affine import Polynomial, is_counted, polynomial
+from ..ops import Axis, Value
+from .code import COMPARE, Code, chain, closed, infix
+from .numbers import affine_parts, counted, extent, is_never_negative, number
+
+if TYPE_CHECKING:
+    from .printer import Printer
+
+
+def ends_of(place: Value) -> tuple[Polynomial, Polynomial] | None:
+    """The least place and the one beyond the largest, of an index that is affine in its axes with steps of known
+    signs; None of any other. Of an axis without points they say nothing."""
+    if place.known.whole is None:
+        return None
+    found = affine_parts(place.known.whole, place.names)
+    if found is None:
+        return None
+    steps, start = found
+    least, most = start, start
+    for name, step in steps.items():
+        last = step * (polynomial(place.extent(name)) - 1)
+        if is_counted(step):
+            most = most + last
+        elif is_counted(-step):
+            least = least + last
+        else:
+            return None
+    return least, most + 1
+
+
+def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, message: str) -> None:
+    """Refuse a place that is not one of an axis, where it is asked for. Sizes alone are asked first, where they say
+    that none can be."""
+    ends = ends_of(place)
+    tests: list[Code] = []
+    if ends is not None:
+        length, span = polynomial(axis.extent), axis.extent.span
+        some = [infix(">", extent(p, own), "0") for own in place.axes if not is_counted(polynomial(own.extent) - 1)]
+        outside = []
+        if not is_counted(ends[0]):
+            outside.append(infix("<", counted(p, ends[0], span), "0"))
+        if not is_counted(length - ends[1]):
+            outside.append(infix(">", counted(p, ends[1], span), number(p, axis.extent)))
+        if not outside:
+            return
+        tests = [*some, chain("or", outside)]
+    host = [] if under is None or not under.is_host else [p.code(under)]
+    if ends is not None and (under is None or under.is_host):
+        p.refuse(chain("and", [*host, *tests]), "IX305", message)
+    elif ends is not None and place.is_host:
+        assert under is not None
+        p.check(p.code(under), "IX305", message, chain("and", tests))
+    elif ends is not None:
+        p.check(_outside(p, place, axis, under), "IX305", message, chain("and", tests))
+    elif under is None:
+        p.d.check_places(p, p.named(place), extent(p, axis), message)
+    else:
+        p.check(_outside(p, place, axis, under), "IX305", message)
+
+
+def _outside(p: Printer, place: Value, axis: Axis, under: Value | None) -> Code:
+    """The mask of places that are asked for and are not there."""
+    own = p.order_of(place)
+    want = own if under is None or under.is_host else tuple(dict.fromkeys((*p.order_of(under), *own)))
+    if not place.is_host:
+        p.named(place)
+    code = p.aligned(place, want)
+    beyond = infix(">=", code, extent(p, axis))
+    mask = beyond if is_never_negative(place) else Code(f"({infix('<', code, '0')}) | ({beyond})", COMPARE)
+    return mask if under is None else Code(f"{closed(p.aligned(under, want))} & ({mask})", COMPARE)
+

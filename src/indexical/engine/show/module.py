@@ -1,0 +1,197 @@
+"""A plan as the text of one Python module: its function with its inputs and outputs, and what stands above it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ...ir import nodes as ir
+from ...records import dataclass
+from ..arguments import Argument
+from ..carried import carried
+from ..kernel_texts import KERNELS
+from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
+from ..order import reachable, roots_of
+from .imports import imported
+from .inputs import input_of, take
+from .lines import WIDEST, wrapped
+from .numbers import negated
+from .opaque import Kernels
+from .outputs import give
+from .printer import Printer, dtype_of
+from .turns import stored
+
+if TYPE_CHECKING:
+    from ..dialects.base import Dialect
+
+FEW = 24  # A function with fewer arrays than this returns soon enough: they are not let go before.
+
+_REFUSED = '''class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""'''
+
+_WIDE = frozenset(("i64", "f64"))
+
+# Imports, by what mentions them.
+_STANDARD = {
+    "functools.": "import functools",
+    "math.": "import math",
+    "Fraction(": "from fractions import Fraction",
+}
+_TRITON = "import triton"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """An emitted module: its lines of imports, its text, and the kernels that this calls, by file and name. One that is
+    `wide` computes with 64 bits. `notes` are what was decided of definitions while it was written."""
+
+    imports: tuple[str, ...]
+    text: str
+    kernels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    wide: bool = False
+    notes: Mapping[str, Iterable[Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    def linked(self) -> str:
+        """The module with its kernels imported from here."""
+        ours = [f"from {KERNELS}.{file} import {', '.join(names)}" for file, names in self.kernels]
+        # What decorates kernels for a GPU keeps their binaries where emitted texts are kept.
+        lines = [f"from {KERNELS} import triton_jit as triton" if line == _TRITON else line for line in self.imports]
+        return imported([*lines, *ours]) + self.text
+
+    def standing_alone(self) -> str:
+        """The module with its kernels in it: it runs without Indexical."""
+        if not self.kernels:
+            return imported(self.imports) + self.text
+        above = carried(self.kernels)
+        return imported([*self.imports, *above.imports]) + "\n" + above.text + self.text
+
+
+def show(plan: Plan, dialect: Dialect, frees: bool = False, sized: bool = False, shares: bool = False) -> str:
+    """The text of a plan, for arrays of the dtypes that it was made for."""
+    return emit(plan, dialect, frees=frees, sized=sized, shares=shares).standing_alone()
+
+
+def emit(
+    plan: Plan,
+    dialect: Dialect,
+    arguments: Mapping[str, Argument] | None = None,
+    kernels: Kernels | None = None,
+    frees: bool = False,
+    sized: bool = False,
+    shares: bool = False,
+) -> Module:
+    """The module that follows a plan, for arguments like these; kernels of the former emitter are printed by it. A
+    `sized` one compares no sizes, which its caller has; the results of one that `shares` may be views of its inputs."""
+    p = Printer(plan, dialect, frees, kernels, arguments, sized, shares)
+    if kernels is not None:
+        for tensor, one in zip(plan.program.inputs, plan.inputs, strict=True):
+            for written, axis in zip(tensor.axes, input_of(one).home, strict=True):
+                if isinstance(written.extent, ir.Size) and isinstance(axis.extent, ir.Size):
+                    kernels.size(written.extent.coordinate, p.sizes[axis.extent.coordinate])
+            if tensor.axes:  # A tile may measure a size off an array that its kernel does not read.
+                kernels.take(tensor.name, p.variables[tensor.name], one.dtype, False)
+    _define(p)
+    _assert(p)
+    give(p)
+    for place in sorted(p.unread.values(), reverse=True):
+        del p.lines[place : place + 1 + (p.lines[place + 1] == "")]  # Its lines go along with what follows.
+    body, p.lines, p.numbers = p.lines, [], {}
+    take(p)
+    lines = [part for line in (*p.lines, *body) for part in wrapped(line)]
+    helpers = {**p.helpers, **{name: p.texts[name] for name in dialect.decorators.values() if name}}
+    functions: list[str] = []
+    if kernels is not None:
+        helpers |= kernels.helpers()
+        functions = ["\n".join(_short(text)) for text in kernels.functions()]
+    head = [*dialect.decorators, *wrapped(f"def program({', '.join(p.variables.values())}):")]
+    texts = [text.strip("\n") for text in (*helpers.values(), *functions) if text]
+    texts.append("\n".join([*head, *lines]))
+    if any("Refused(" in text for text in texts):
+        texts.insert(0, _REFUSED)
+    imports = _imports({**_STANDARD, **dialect.imports}, texts)
+    whole = "".join(f"\n\n{text}\n" for text in texts)
+    if kernels is None:
+        return Module(imports, whole, wide=_is_wide(p))
+    notes = kernels.notes()
+    told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
+    return Module(imports, whole, kernels.files(), _is_wide(p), told)
+
+
+def _is_wide(p: Printer) -> bool:
+    """Whether some array that is printed has numbers of 64 bits."""
+    read = [one for one in p.plan.inputs if one in p.uses]
+    wanted = [p.plan.definitions[name].dtype for name in p.plan.wanted]
+    return not _WIDE.isdisjoint((*wanted, *map(dtype_of, (*read, *p.emitted))))
+
+
+def statements(plan: Plan, dialect: Dialect, frees: bool = True) -> list[tuple[Value, list[Value]]]:
+    """The values that have a statement of their own in the text of a plan, each with those that are let go after it."""
+    p = Printer(plan, dialect, frees)
+    _define(p)
+    _assert(p)
+    return p.statements
+
+
+def _imports(lines: Mapping[str, str], texts: list[str]) -> tuple[str, ...]:
+    """The lines of imports, by what mentions them, of which something is used."""
+    return tuple(line for name, line in lines.items() if any(_mentions(text, name) for text in texts))
+
+
+def _short(text: str) -> Iterator[str]:
+    """The lines of a text, broken where they are too long for any reader."""
+    for line in text.splitlines():
+        yield from wrapped(line) if len(line) > WIDEST else (line,)
+
+
+# ---------------------------------------------------------------------- definitions
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Whether a text has a name that is not the end of another."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
+
+
+def _define(p: Printer) -> None:
+    """The definitions in the order of the text, each under its lines; one that is not computed by itself goes along
+    with the next."""
+    needed = set(reachable(roots_of(p.plan)))
+    *_, last = p.plan.definitions.values()
+    for loop in {one.op.loop for one in needed if isinstance(one.op, Result)}:
+        p.told |= stored(loop).keys()
+    waiting: dict[str, None] = {}
+    for definition in p.plan.definitions.values():
+        one = definition.value
+        if definition.name not in p.told:
+            waiting |= dict.fromkeys(clause.span.text for clause in definition.let.clauses)
+        if one not in needed or isinstance(one.op, Input) or one in p.names:
+            continue
+        if isinstance(one.op, Number) and not isinstance(one.op.expr, ir.Map):
+            continue
+        if isinstance(one.op, Opaque):  # Its lines are told by what writes it.
+            waiting = {}
+        p.add("")
+        p.tell(waiting)
+        waiting = {}
+        code = p.code(one)
+        if one not in p.names:
+            p.assign(one, code)
+        if definition is not last and (p.frees or len(p.names) >= FEW):
+            p.free()
+
+
+def _assert(p: Printer) -> None:
+    """The conditions of the whole call that arrays decide."""
+    for check in p.plan.checks:
+        if isinstance(check.condition.op, Number):
+            continue
+        if check.code == "IX506":
+            p.add("")
+            for line in check.span.text.splitlines():
+                p.add(f"# {line}")
+        match check.condition.op:
+            case Map("||", (enough, rest)) if enough.is_host:
+                p.check(negated(p, rest), check.code, check.message, negated(p, enough))
+            case _:
+                p.check(negated(p, check.condition), check.code, check.message)

@@ -1,0 +1,64 @@
+"""Definitions that a kernel of the former printer computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...ir.types import Coordinate, Dtype
+from ..ops import Opaque, Value
+from .code import Code
+
+if TYPE_CHECKING:
+    from .printer import Printer
+
+
+class Kernels(Protocol):
+    """What prints kernels: it is told the variables of sizes and of the tensors that a kernel reads, and writes the
+    lines that compute its definitions."""
+
+    def begin(self, taken: set[str]) -> None: ...
+    def helpers(self) -> dict[str, str]: ...
+    def functions(self) -> list[str]: ...
+    def files(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
+    def reads(self) -> set[str]: ...
+    def reads_inside(self) -> set[str]: ...
+    def reads_later(self) -> set[str]: ...
+    def notes(self) -> Mapping[str, Iterable[object]]: ...
+    def size(self, coordinate: Coordinate, variable: str) -> None: ...
+    def take(self, name: str, variable: str, dtype: Dtype | None, is_number: bool) -> None: ...
+    def write(self, kernel: Any) -> tuple[list[str], dict[str, str]]: ...
+
+
+def opaque(p: Printer, one: Value) -> Code:
+    """The definition, and all others of the same kernel, which are named at once."""
+    from .outputs import output
+
+    op = one.op
+    assert isinstance(op, Opaque)
+    assert p.kernels is not None
+    for name, value in op.operands:
+        definition = p.plan.definitions.get(name)
+        if value.is_host:
+            code = p.code(value)
+            if not (code.isidentifier() or code.isdigit()):
+                variable = p.fresh(name)
+                p.add(f"{variable} = {code}")
+                code = Code(variable)
+            p.kernels.take(name, str(code), None, True)
+        elif definition is None:
+            p.kernels.take(name, str(p.code(value)), value.dtype, False)
+        else:
+            code = output(p, definition)
+            if not code.isidentifier():
+                variable = p.fresh(name)
+                p.add(f"{variable} = {code}")
+                code = Code(variable)
+            p.kernels.take(name, str(code), definition.dtype, False)
+    lines, variables = p.kernels.write(op.step)
+    p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
+    p.told |= variables.keys()
+    for name, variable in variables.items():
+        if name in p.plan.definitions:
+            p.names[p.plan.definitions[name].value] = variable
+    return Code(variables[op.name])
