@@ -1,0 +1,131 @@
+"""Small programs on the edges of the language: overflow, division by 0, no points, places outside, ties and guards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.engine.drawing import Array, Drawn
+from tests.engine.judging import Judged
+
+INF, NAN = np.inf, np.nan
+
+CASES: list[tuple[str, dict[str, Array]]] = [
+    ("input a[i]: i64; let y[i] = a[i] / -1;", {"a": np.array([-(2**63), 3], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] / -1;", {"a": np.array([-5, 3], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] + a[i];", {"a": np.array([1, 2, 2**62], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] + a[i];", {"a": np.array([1, 2, -(2**62)], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] + a[i] where a[i] < 5;", {"a": np.array([1, 2, 2**62], "int64")}),
+    ("input a[i]: i64; let y[i] = if a[i] < 5 {a[i] * a[i]} else {0};", {"a": np.array([1, 2, 2**62], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] * a[i];", {"a": np.array([1, 2, 2**62], "int64")}),
+    ("input a[i]: i64; let y[i] = -a[i];", {"a": np.array([1, -(2**63)], "int64")}),
+    ("input a[i]: i64; let y[i] = abs(a[i]);", {"a": np.array([1, -(2**63)], "int64")}),
+    ("input a[i]: i64; let y[i] = 7 / a[i];", {"a": np.array([1, 0], "int64")}),
+    ("input a[i]: i64; let y[i] = 7 / a[i] where a[i] != 0;", {"a": np.array([1, 0], "int64")}),
+    ("input a[i]: i64; let y[i] = 7 % a[i];", {"a": np.array([1, 0], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] / 2;", {"a": np.array([-3, 3], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] % 2;", {"a": np.array([-3, 3], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] ** a[i];", {"a": np.array([3, 4], "int64")}),
+    ("input a[i]: i64; let y[i] = a[i] ** a[i];", {"a": np.array([3, 40], "int64")}),
+    ("input a[i]: i64; let y[i] = 2 ** a[i];", {"a": np.array([3, -1], "int64")}),
+    ("input a[i]: i64; let y = sum[i](a[i]);", {"a": np.array([2**62, 2**62, 1], "int64")}),
+    ("input a[i]: i64; let y = sum[i](a[i] where a[i] < 9);", {"a": np.array([2**62, 2**62, 1], "int64")}),
+    ("input a[i]: i64; let y = prod[i](a[i]);", {"a": np.array([2**62, 4, 1], "int64")}),
+    ("input a[i]: i64; let y[i] = cumsum[i](a[i]);", {"a": np.array([2**62, 2**62, 1], "int64")}),
+    ("input a[i]: i64; let y = max[i](a[i]);", {"a": np.array([], "int64")}),
+    ("input a[i]: i64; let y = max[i](a[i] where a[i] > 5);", {"a": np.array([1, 2], "int64")}),
+    ("input a[i]; let y = max[i](a[i]);", {"a": np.array([], "float64")}),
+    ("input a[i]; let y = mean[i](a[i]);", {"a": np.array([], "float64")}),
+    ("input a[i]; let y = mean[i](a[i] where i > 5);", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y = mean[i](a[i] where a[i] > 5);", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y = argmax[i](a[i]);", {"a": np.array([], "float64")}),
+    ("input a[i]; let y = argmax[i](a[i] where a[i] > 5);", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y = argmax[i](a[i] where i > 5);", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y = argmax[i](a[i] where i > 0);", {"a": np.array([-INF, -INF], "float64")}),
+    ("input a[i]; let y[i] = rank[i](a[i] where i > 0);", {"a": np.array([-INF, -INF, 1.0], "float64")}),
+    (
+        "input a[i]; input b[i]; let y = argmax[i](a[i] where b[i] > 0);",
+        {"a": np.array([-INF, -INF, NAN], "float64"), "b": np.array([0.0, 1.0, 0.0], "float64")},
+    ),
+    ("input a[i]; let y[i] = a[i] as i64;", {"a": np.array([1.5, -2.5], "float64")}),
+    ("input a[i]; let y[i] = a[i] as i64;", {"a": np.array([1.5, NAN], "float64")}),
+    ("input a[i]; let y[i] = a[i] as i32;", {"a": np.array([1.5, 3000000000.0], "float64")}),
+    ("input a[i]; let y[i] = a[i] as i32 where a[i] < 5;", {"a": np.array([1.5, 3000000000.0], "float64")}),
+    ("input a[i]: i64; let y[i] = a[i] as i32;", {"a": np.array([1, 2**40], "int64")}),
+    ("input a[i]: i32; let y[i] = a[i] + a[i];", {"a": np.array([1, 2**30], "int32")}),
+    ("input a[i]: i32; let y[i] = a[i] * a[i] / a[i];", {"a": np.array([1, 2**30], "int32")}),
+    ("input a[i]: i32; let y[i] = a[i] + i;", {"a": np.array([1, 2**30], "int32")}),
+    ("input a[i]: i32; let y = sum[i](a[i]);", {"a": np.array([2**30, 2**30], "int32")}),
+    ("input a[i]: i32; let y[i] = a[i] < 5000000000;", {"a": np.array([1, 2**30], "int32")}),
+    ("input n: i64; let y = n * n;", {"n": np.array(2**62, "int64")}),
+    ("input n: i64; let y = 5 / n;", {"n": np.array(0, "int64")}),
+    ("input n: i64; let y = if n > 0 {5 / n} else {3};", {"n": np.array(0, "int64")}),
+    ("input n: i64; let y[i in 0..4] = if i > 7 {5 / n} else {3};", {"n": np.array(0, "int64")}),
+    ("input n: i64; let y[i in 0..4] = if i > 2 {5 / n} else {3};", {"n": np.array(0, "int64")}),
+    ("input n: i64; let y[i in 0..4] = 5 % n + i;", {"n": np.array(0, "int64")}),
+    ("input a[i]; let y = a[5];", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i] = a[i + 1] where i < 1;", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i] = if i + 1 < size(i) {a[i + 1]} else {0};", {"a": np.array([1.0, 2.0], "float64")}),
+    (
+        "input a[i]; input p[j]: i64; let y[j] = a[p[j]];",
+        {"a": np.array([1.0, 2.0], "float64"), "p": np.array([0, 1, 2], "int64")},
+    ),
+    (
+        "input a[i]; input p[j]: i64; let y[j] = a[p[j]];",
+        {"a": np.array([1.0, 2.0], "float64"), "p": np.array([0, 1, -1], "int64")},
+    ),
+    (
+        "input a[i]; input p[j]: i64; let y[j] = a[p[j]] where p[j] >= 0;",
+        {"a": np.array([1.0, 2.0], "float64"), "p": np.array([0, 1, -1], "int64")},
+    ),
+    (
+        "input a[i]; input p[j]: i64; let y[j] = a[p[j]] where p[j] >= 0 && p[j] < 2;",
+        {"a": np.array([1.0, 2.0], "float64"), "p": np.array([0, 7, -1], "int64")},
+    ),
+    ("input a[i]; let c[i in 0..3] = 2.0; let y[i] = c[i + 1];", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let c[k in 0..3] = 2.0; let y[i] = c[i + 2];", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i] = [1, 2, 3][i + 2];", {"a": np.array([1.0, 2.0], "float64")}),
+    (
+        "input a[i]; input b[j]; let y[i] = a[i] + b[i];",
+        {"a": np.array([1.0, 2.0], "float64"), "b": np.array([1.0, 2.0], "float64")},
+    ),
+    ("input a[i]; let y = sqrt(size(i)) / (size(i) - 2) ;", {"a": np.array([1.0, 2.0], "float64")}),
+    (
+        "input a[i]; let y[i] = a[i] * exp(1000.0 * size(i)) + log(size(i) - 2) ;",
+        {"a": np.array([1.0, 2.0], "float64")},
+    ),
+    ("input a[i]; let y[i] = a[i] + (size(i) - 3.0) ** 0.5;", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i] = a[i] * (1 / (size(i) - 2.0));", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i] = a[i] + ((size(i) * 1.5) as i64);", {"a": np.array([1.0, 2.0], "float64")}),
+    ('input a[i]; assert size(i) > 3, "few"; let y[i] = a[i];', {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i]; let y[i, k in 0..3] = sum[j in 0..(i + k) % 3](a[i] * j);", {"a": np.array([1.0, 2.0], "float64")}),
+    (
+        "input a[i]; let y[i] = a[i] where a[i] > 1; let z[i] = log(a[i] - 1) where a[i] > 1; let w[i] = "
+        "y[i] * z[i];",
+        {"a": np.array([1.0, 2.0, INF], "float64")},
+    ),
+    ("input a[i]: i64; let y[i] = rank[i](a[i] where i > 0);", {"a": np.array([5, -(2**63), 7], "int64")}),
+    ("input a[i]: i64; let y = argmax[i](a[i] where i > 0);", {"a": np.array([-(2**63), -(2**63)], "int64")}),
+    ("input a[i]: i64; let y[i] = clamp(a[i], 0, 3) + max(a[i], 1, 2);", {"a": np.array([-5, 7], "int64")}),
+    ("input a[i]: i8; let y[i] = a[i] * 100;", {"a": np.array([100, 3], "int8")}),
+    ("input a[i]: u8; let y[i] = a[i] - 100;", {"a": np.array([100, 3], "uint8")}),
+    (
+        "input a[i]; let m = argmax[i in 1..2](a[i] where a[i] > 9); let y = m;",
+        {"a": np.array([1.0, 2.0], "float64")},
+    ),
+    ("input a[i]; let y[i] = sum[k in 0..3](if k > 5 {a[i + k]} else {0});", {"a": np.array([1.0, 2.0], "float64")}),
+]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_an_edge_is_as_the_reference_has_it(number: int, library: str) -> None:
+    text, arrays = CASES[number]
+    case = Judged(Drawn(text, arrays, "edges", number))
+    for plainly in (False, True):
+        fault = case.fault(library, isolate=True, plainly=plainly)
+        assert fault is None, f"{text}\n{fault}"
+
+
+def test_edges_are_refused_and_are_not() -> None:
+    refused = sum(Judged(Drawn(text, arrays, "edges", 0)).wanted is None for text, arrays in CASES)
+    assert 30 <= refused <= len(CASES) - 30

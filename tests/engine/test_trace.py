@@ -1,0 +1,86 @@
+"""A plan in words, and on its way through the passes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine import door
+from tests.engine.test_order import EXAMPLES
+from tests.engine.test_specialise import lowered, sizes
+
+from indexical.engine import rules
+from indexical.engine.describe import describe, size_text
+from indexical.engine.sized import plan_for, sized
+from indexical.engine.trace import traced
+
+MATMUL = "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j])"
+SHAW = """input Q[i, d], K[j, d], R[r, d]; let c = (size(r) - 1) / 2;
+let scores[i, j] = sum[d](Q[i, d] * K[j, d]) + sum[d](Q[i, d] * R[clamp(j - i, -c, c) + c, d]);"""
+
+
+def test_a_plan_is_a_list_of_operations() -> None:
+    plan = rules.optimise(lowered(f"{MATMUL} / 2;"), rules.Target())
+    assert describe(plan).splitlines()[:4] == [
+        "input A[i, k]  f32",
+        "input B[k, j]  f32",
+        "C[i, j]  f32 = contract[k] (A / 2) × B",
+        "",
+    ]
+
+
+def test_costs_are_told_where_sizes_are_known() -> None:
+    plan = rules.optimise(lowered(f"{MATMUL};"), rules.Target())
+    text = describe(plan, sizes(i=64, j=32, k=16), "numpy")
+    line = next(line for line in text.splitlines() if "contract[k]" in line and "=" in line)
+    assert line.split()[:3] == ["32,768", "14.0", "KiB"]
+    assert text.splitlines()[-1] == "8.0 KiB at once, 8.0 KiB of them results"
+
+
+def test_refusals_have_their_reason() -> None:
+    text = "input w[i, j], R[r, e]; let y[i, e] = sum[j](w[i, j] * R[clamp(j - i, -2, 2) + 2, e]);"
+    plan = rules.optimise(lowered(text), rules.Target())
+    assert plan.refused
+    lines = [line for line in describe(plan).splitlines() if line.startswith("not by ")]
+    assert all(any(line.endswith(f": {one.reason}") for line in lines) for one in plan.refused)
+
+
+def test_every_rule_is_shown_with_its_law_and_what_it_changed() -> None:
+    trace = traced(lowered(SHAW), rules.Target(), sizes(i=4, j=4, d=8, r=5))
+    names = [one.name for one in trace.passed]
+    assert "contract before the read" in names
+    assert names[-2:] == ["specialise", "keep constants"]
+    assert all(one.changes and one.before != one.after for one in trace.passed)
+    text = str(trace)
+    assert text.startswith("lowered\n")
+    assert all(f". {rule.name}: {rule.law}" in text for rule in rules.RULES if rule.name in names)
+
+
+def test_a_program_that_no_rule_changes_says_so() -> None:
+    assert str(traced(lowered("input x[i]; let y[i] = x[i] + 1;"), rules.Target())).endswith("no rule changes it")
+
+
+@pytest.mark.sampled(0)
+def test_the_end_of_a_trace_is_the_plan() -> None:
+    for path in EXAMPLES[::9]:
+        plan = lowered(str(path))
+        trace = traced(plan, rules.Target())
+        expected = rules.optimise(plan, rules.Target())
+        assert {n: d.value for n, d in trace.plan.definitions.items()} == {
+            n: d.value for n, d in expected.definitions.items()
+        }
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_sources_for_known_sizes_compare_no_sizes(library: str) -> None:
+    plan = lowered("input x[i, j]; let y[i, j] = if j <= i { x[i, j] } else { 0 };")
+    two = plan_for(plan, sizes(i=3, j=3), rules.Target())
+    found = sized(two, door.DIALECTS[library]())
+    assert "shape" not in found.source
+    assert "arange" not in found.source
+    assert found.kept_source is not None
+    assert "arange" in found.kept_source
+    assert len(found.kept) == 1
+    assert not found.held
+
+
+def test_bytes_in_units() -> None:
+    assert [size_text(n) for n in (0, 1023, 1024, 3 << 20)] == ["0 B", "1023 B", "1.0 KiB", "3.0 MiB"]
