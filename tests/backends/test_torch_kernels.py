@@ -37,7 +37,7 @@ from indexical.backends.kernels import (  # noqa: E402
     torch_plans,
     torch_stream,
 )
-from indexical.backends.source import kernel_texts  # noqa: E402
+from indexical.engine.kernel_texts import kernel_texts  # noqa: E402
 
 pytestmark = pytest.mark.sampled(6)
 

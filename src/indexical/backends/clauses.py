@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
+from ..ir.cache_writes import Append, find_append, find_put
 from ..ir.types import SHORT, Dtype
 from ..ir.walk import renamed_apart
-from ..plan.appends import Append, find_append
-from ..plan.puts import find_put
 from . import arrays, branches, integers, removal, scatter, sizes
 from .base import Value, is_step, plain
 from .code import ALL, ELLIPSIS, ZERO, Call, Name, Node, Slice, Tuple, call

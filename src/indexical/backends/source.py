@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
-from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 
+from ..engine.arguments import Argument
+from ..engine.kernel_texts import KERNELS, TRITON_IMPORT, kernel_texts, reserved
 from ..ir import nodes as ir
 from ..ir.asked import asked_where
 from ..plan.steps import Plan
 from ..plan.target import TRITON
 from ..records import dataclass
 from . import definitions, sizes
-from .arguments import Argument
 from .base import Dialect
 from .code import Attribute, Name, Node, Prefix, Slice, String, call, index, infix, method, node, parts
 from .layout import Statement, flattened, written
@@ -230,7 +229,7 @@ class Module:
     def linked(self) -> str:
         """The module with its kernels imported from here."""
         lines = [f"from {KERNELS}.{file} import {', '.join(names)}" for file, names in self.kernels]
-        before = self.before.replace(_TRITON, f"from {KERNELS} import triton_jit as triton\n")
+        before = self.before.replace(TRITON_IMPORT, f"from {KERNELS} import triton_jit as triton\n")
         return before + "\n".join([*lines, ""] if lines else []) + self.after
 
     def standing_alone(self) -> str:
@@ -239,60 +238,7 @@ class Module:
         return self.before + "".join(f"\n\n{text}\n" for text in texts) + self.after
 
 
-KERNELS = f"{__package__}.kernels"
 AGAIN = "torch_again"
-# What decorates kernels: in a text that is linked, our own stands in for it.
-_TRITON = "import triton\n"
-
-@cache
-def reserved(library: str) -> frozenset[str]:
-    """Names that an emitted module has uses for: none of its variables may be called so."""
-    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
-    names = {name for text in texts for name in (*_defined(text), *_imported(text))}
-    return frozenset({*names, "attend", "joint", "check"})
-
-
-def _defined(text: str) -> Iterator[str]:
-    """The functions, classes and variables of a module."""
-    for statement in ast.parse(text).body:
-        match statement:
-            case ast.FunctionDef(name) | ast.ClassDef(name):
-                yield name
-            case ast.Assign() | ast.AnnAssign():
-                stored = (part for part in ast.walk(statement) if isinstance(part, ast.Name))
-                yield from (part.id for part in stored if isinstance(part.ctx, ast.Store))
-
-
-def _imported(text: str) -> Iterator[str]:
-    """The names that a module imports."""
-    for statement in ast.parse(text).body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
-
-
-def kernel_texts(files: Iterable[str]) -> list[str]:
-    """Kernel files, each after those that it imports, and without these imports: they stand in one module."""
-    found: dict[str, str] = {}
-    for file in files:
-        _include(file, found)
-    return [text.strip("\n") for text in found.values()]
-
-
-def _include(file: str, found: dict[str, str]) -> None:
-    """Put a kernel file behind those that it imports, once."""
-    if file in found:
-        return
-    text = (resources.files(KERNELS) / f"{file}.py").read_text(encoding="utf-8")
-    lines = text.splitlines()
-    ours = [node for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) and node.level]
-    for statement in reversed(ours):
-        end = statement.end_lineno or statement.lineno
-        if statement.module is None:
-            lines[statement.lineno - 1] = _TRITON.strip()
-            continue
-        _include(statement.module, found)
-        del lines[statement.lineno - 1 : end + (lines[end] == "")]  # and a blank line below it
-    found[file] = "\n".join(lines)
 
 
 def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) -> Module:

@@ -8,6 +8,7 @@ from functools import partial
 
 from ..ir import nodes as ir
 from ..ir.affine import number, of_atom, polynomial
+from ..ir.cache_writes import find_put
 from ..ir.context import agreed
 from ..ir.domain import Domain, Slice
 from ..ir.dtypes import definition_dtypes, real_dtype
@@ -28,7 +29,6 @@ from .gradients import Derived, derive
 from .losses import CrossEntropy, find_losses
 from .norms import Norm, find_norm
 from .places import by_places
-from .puts import find_put
 from .queries import is_asked, is_of, take_in
 from .reading import Reading, cancelled, covered, handed, needed_by, read_by_kernels
 from .recognize import Recognizer, recognize

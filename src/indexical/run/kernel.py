@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.arguments import Argument
 from ..checker.numerals import beyond_floats
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
+from ..engine.arguments import Argument
 from ..faults import deep
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype

@@ -25,7 +25,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from indexical.backends.kernels import triton_launch  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
-from indexical.backends.source import _defined, kernel_texts  # noqa: E402
+from indexical.engine.kernel_texts import _defined, kernel_texts  # noqa: E402
 from indexical.run.store import Store  # noqa: E402
 
 FOLDER = Path(triton_launch.__file__).parent
