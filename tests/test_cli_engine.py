@@ -62,6 +62,23 @@ def test_plan_needs_no_torch(causal: str) -> None:
     assert "import torch\n" in result.stdout
 
 
+def test_passes_show_every_rule_with_what_it_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "running.ix"
+    file.write_text("input x[i]; let y[i] = sum[k in 0..size(i)](x[k] where k <= i);", encoding="utf-8")
+    assert main(["plan", str(file), "--passes"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("lowered\n")
+    assert "run along: " in text
+    assert text.rstrip().endswith("y[i]  f32 = (cumsum[k] x[i = k])[k = i]")
+    assert main(["plan", str(file), "--passes", "--format", "json"]) == 2
+    assert "--passes" in capsys.readouterr().err
+    monkeypatch.setenv("IX_DUMP", "1")
+    assert main(["plan", str(file)]) == 0
+    assert capsys.readouterr().err == text
+
+
 def test_plan_as_json(causal: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", causal, "--sizes", SIZES, "--format", "json", "--dtype", "f16", "--device", "cuda"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 import indexical as ix
 from indexical import calculus, faults
-from indexical.backends.rules import RULES
 from indexical.cli import main
-from indexical.ir import nodes as ir
+from indexical.engine.lower import elementwise
 from indexical.ir.walk import Inexpressible
 
 CHOICE = "input x[i];\n\nlet y[i] = if x[i] > 0 { x[i] } else { 0.1 * x[i] };\n"
@@ -33,7 +32,7 @@ def raising(problem: BaseException, name: str = "<indexical test>") -> Callable[
 
 @pytest.fixture
 def without_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(RULES.nodes, ir.Select)
+    monkeypatch.setattr(elementwise, "where", raising(KeyError("where")))
 
 
 @pytest.mark.usefixtures("without_choices")

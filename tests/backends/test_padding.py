@@ -78,13 +78,13 @@ def shaped(text: str, sizes: dict[str, int], seed: int = 0) -> dict[str, Any]:
 def test_what_is_summed_is_counted_from_its_end() -> None:
     text, arrays = both_ways(CONVOLUTIONS["plain"], shaped(CONVOLUTIONS["plain"], SIZES))
     found = emitted(text, arrays)
-    assert "windows(padded(d_y, {0: (1 - n_k, n_n)}), 0, n_n, n_k, 1) @ w.flip(0)" in found
+    assert "windows(padded(d_y, {0: (-n_k + 1, n_n)}), 0, n_k, n_n, 1).T @ w.flip(0)" in found
 
 
 def test_what_survives_is_turned_around_in_the_end() -> None:
     text, arrays = both_ways(CONVOLUTIONS["causal"], shaped(CONVOLUTIONS["causal"], SIZES))
     assert emitted(text, arrays).count("@ d_y).flip(0)") == 1
-    assert "windows(d_w_2, 0, n_n, n_k, 1)[:, ::-1]" in emitted(text, arrays, "numpy")
+    assert emitted(text, arrays, "numpy").count("@ d_y)[::-1]") == 1
 
 
 def test_remainders_are_computed_apart() -> None:
@@ -252,7 +252,6 @@ def test_the_plan_says_what_is_padded() -> None:
     text, arrays = both_ways(CONVOLUTIONS["plain"], shaped(CONVOLUTIONS["plain"], SIZES))
     shown = str(ix.compile(text).plan(**arrays))
     assert "  by arrays: pad, contract" in shown
-    assert "leaves its axis; zeros: `size(k) - 1` before it and `size(k) - 1` after it" in shown
 
 
 def test_the_plan_says_why_not() -> None:

@@ -24,7 +24,6 @@ SPELLINGS = {
     "two places": "let out[i, n, m] = v[i] where p[i] == n, q[i] == m;",
     "two places apart": "let out[m, i, n] = v[i] * w[i, m] where p[i] == n, m == q[i];",
     "some places": "let out[i, 0] = v[i]; let out[i, k in 1..4] = v[i] where p[i] == k;",
-    "a step further": "let out[i, n] = v[i] where n - p[i] == 1;",
     "under one more": "let out[i, n] = v[i] where p[i] == n, i > 1, n < 4;",
     "before it": "let out[i, n] = v[i] where n < 4, v[i] > 0, p[i] == n;",
     "of every column": "let out[i, n, m] = w[i, m] where p[i] == n, m > 0, z[n] > 0;",
@@ -41,6 +40,7 @@ OTHERS = {
     "a view": "let out[i, n] = v[i] where i == n;",
     "many": "let out[i, n] = v[i] where p[i] <= n;",
     "not there": "let out[i, n] = v[i] where p[i] != n;",
+    "a step further": "let out[i, n] = v[i] where n - p[i] == 1;",  # Refused where the difference overflows.
     "one place": "let out[m, n] = w[0, m] where p[0] == n;",
     "another number": "let out[i, n] = if p[i] == n { v[i] } else { 1 };",
     "a normaliser": "let out[i, n] = softmax[n](x[i, n]) where p[i] == n;",
@@ -72,7 +72,8 @@ def numbers(given: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", [*SPELLINGS, *OTHERS])
 def test_values_and_gradients_are_those_of_the_relation(name: str, absent: bool) -> None:
     program, given = compiled(name), arrays(absent)
-    assert ("put at `" in str(program.plan(**given))) == (name in SPELLINGS)
+    operations = [operation.name for operation in program.plan(**given).operations]
+    assert ("put" in operations) == (name in SPELLINGS)
     right = program(**numbers(given), backend="reference")
     np.testing.assert_allclose(program(**numbers(given), backend="numpy"), right, atol=1e-12)
     if absent and name in ("two places apart", "under one more") and importlib.util.find_spec("jax"):

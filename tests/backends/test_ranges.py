@@ -119,7 +119,7 @@ def test_an_attention_reads_what_is_longer_than_its_keys(name: str) -> None:
 def test_axes_that_a_coordinate_indexes_bare_must_still_agree() -> None:
     program = ix.compile("input A[i], B[k]; let y[i] = A[i] * B[i];")
     source = program.source(np.zeros(3), np.zeros(3))
-    assert "n_k != n_i" in source or "n_i != n_k" in source
+    assert "if B.shape != (n_i,):" in source
     with pytest.raises(ix.Error, match="4 points here and 3 there"):
         program(np.zeros(3), np.zeros(4))
 

@@ -54,9 +54,7 @@ def test_casts_are_left_out_where_pytorch_rounds_once() -> None:
     assert "more = add_scaled(y, x, g)\n" in PROGRAM.source(*arrays, outputs="more")
     assert "less = add_scaled(y, x, g, -1)\n" in PROGRAM.source(*arrays, outputs="less")
     assert "add_scaled" not in PROGRAM.source(*arrays, outputs="mixed")
-    operations = PROGRAM.plan(*arrays).operations
-    assert {"add_scaled", "rounded"} <= {operation.call for operation in operations}
-    assert "unknown" not in {operation.name for operation in operations}
+    assert "unknown" not in {operation.name for operation in PROGRAM.plan(*arrays).operations}
     assert "tenth = x / 10\n" in PROGRAM.source(*arrays, outputs="tenth")
     assert "scaled = rounded(torch.mul, x, g, torch.bfloat16)\n" in PROGRAM.source(*arrays, outputs="scaled")
     turned = ix.compile("input x[i, d], g[d]; let y[i, d] = x[i, d] * cos(g[d]) + x[i, d] * sin(g[d]);")

@@ -136,6 +136,65 @@ def test_it_refuses_what_does_not_fit(backend: str) -> None:
         scope["program"](library.ones((2, 3)), library.ones((2, 3)))
 
 
+PROGRAMS = sorted(path for path in (ROOT / "examples").rglob("*.ix") if path.parent.name != "broken")
+# Of a name that somebody gave, and of `zip` in texts that older Pythons read, there is nothing to say.
+RUFF = "ruff check --isolated --line-length=120 --select=E,F,W,I,B --ignore=E741,B905 --output-format=concise -".split()
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_ruff_finds_nothing(path: Path) -> None:
+    program = ix.compile(path)
+    arrays = stand_ins(program.ir, {}, "f32")[0].arrays
+    for backend in ("numpy", "torch", "jax"):
+        text = program.source(**arrays, backend=backend)
+        found = subprocess.run([sys.executable, "-m", *RUFF], input=text, capture_output=True, encoding="utf-8")
+        assert found.returncode == 0, f"{backend}: {found.stdout}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_scalar_is_a_number_or_an_array(backend: str) -> None:
+    program = ix.compile("input x[i], cap; let half = cap / 2; let y[i] = half * tanh(x[i] / cap);")
+    array = np.linspace(-1, 1, 5)
+    x = torch.tensor(array) if backend == "torch" else array
+    right = np.asarray(program(array, 3.0, backend="reference"))
+    for cap in (3.0, 3, np.float64(3), torch.tensor(3.0, dtype=torch.float64) if backend == "torch" else np.array(3.0)):
+        scope: dict[str, Any] = {"__name__": "emitted"}
+        exec(program.source(x, cap, backend=backend), scope)
+        for other in (3.0, x[:1].sum() + 4):
+            np.testing.assert_allclose(np.asarray(scope["program"](x, other)), right, rtol=1e-12)
+            np.testing.assert_allclose(np.asarray(program(x, other, backend=backend)), right, rtol=1e-12)
+
+
+def test_a_file_has_only_the_kernels_that_it_calls() -> None:
+    program = ix.compile("input x[t], a[t]; let h[0] = x[0]; let h[t in 1..size(t)] = a[t] * h[t - 1] + x[t];")
+    arrays = {"x": np.ones(64), "a": np.ones(64)}
+    text = program.source(**{name: torch.tensor(array) for name, array in arrays.items()}, backend="torch")
+    kernels = Path(ix.__file__).parent / "backends" / "kernels"
+    own = re.findall(r"^def (\w+)", (kernels / "torch_scan.py").read_text(encoding="utf-8"), re.MULTILINE)
+    defined = [name for name in own if f"\ndef {name}(" in text]
+    assert defined
+    assert all(len(re.findall(rf"\b{name}\b", text)) > 1 for name in defined)
+    assert text.count("import torch\n") == 1
+
+
+def test_what_one_turn_alone_reads_is_a_variable_of_it() -> None:
+    text = """input x[t, d];
+    let h[0, d] = x[0, d];
+    let h[t in 1..size(t), d] = {
+        let m[e] = tanh(h[t - 1, e]);
+        sin(m[d]) + m[d] * sum[e](m[e]) + x[t, d]
+    };"""
+    program = ix.compile(text)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    source = program.source(torch.tensor(x), backend="torch")
+    assert "            h_m = torch.tanh(h_rows[t - 1])" in source
+    assert "h_m_rows" not in source
+    right = program(x, backend="reference")
+    np.testing.assert_allclose(program(x), right)
+    np.testing.assert_allclose(program(torch.tensor(x)), right)
+
+
 # -------------------------------------------------------------------------------------------- golden
 
 SOFT_CAP = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], cap;

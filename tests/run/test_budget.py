@@ -72,10 +72,22 @@ def least(call: Callable[[], Any]) -> int:
     return int(found[1])
 
 
+def near(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Hold two arrays to one another by the length of their difference: two printers round in other places, and layers
+    multiply what is rounded."""
+    assert torch.equal(one.isnan(), other.isnan())
+    assert (one - other).nan_to_num().norm() <= 1e-12 + 1e-3 * other.nan_to_num().norm()
+
+
 def agree(program: ix.Program, arrays: Mapping[str, Any], exactly: bool = True) -> set[int]:
     """Hold values and gradients under budgets from the least to no limit to those without; how often definitions are
     computed again."""
-    plain = step(program, arrays)
+    # What is computed again is so by the same operations: without a limit, they are those of another printer.
+    plain, unlimited = step(program, arrays), step(program, arrays, memory="1TB")
+    for one, other in zip(plain, unlimited, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            near(other, one)
     low = least(lambda: program(**arrays, memory=1))
     high = program.plan(**arrays, memory="1TB").budget
     assert least(lambda: program.plan(**arrays, memory=int(0.99 * low))) == low
@@ -88,7 +100,7 @@ def agree(program: ix.Program, arrays: Mapping[str, Any], exactly: bool = True) 
         assert budget is not None
         assert budget.peak <= limit == budget.limit
         counts.add(len(budget.again))
-        for one, other in zip(plain, step(program, arrays, memory=limit), strict=True):
+        for one, other in zip(unlimited, step(program, arrays, memory=limit), strict=True):
             assert (one is None) == (other is None)
             if one is not None:
                 # Blocks of other sizes are summed in another order.
@@ -202,7 +214,8 @@ def test_without_a_gradient_the_budget_is_that_of_the_call() -> None:
     with torch.no_grad():
         budget = program.plan(**arrays, **options).budget
         low = least(lambda: program(**arrays, memory=1))
-        assert torch.equal(program(**arrays, memory=low), program(**arrays))
+        assert torch.equal(program(**arrays, memory=low), program(**arrays, memory="1TB"))
+        near(program(**arrays, memory=low), program(**arrays))
     assert budget.peak == low < learning.peak
     assert not budget.learns
     assert not budget.kept
@@ -265,7 +278,8 @@ def test_a_module_keeps_a_budget() -> None:
         each(arrays["Y_0"]).sum().backward()
     assert module.memory == low
     pairs = zip(module.parameters(), plain.parameters(), strict=True)
-    assert all(torch.equal(one.grad, other.grad) for one, other in pairs)
+    for one, other in pairs:
+        near(one.grad, other.grad)
     with pytest.raises(ix.CallError, match="IX535"):
         nn.Module(program, parameters, memory="much")
 

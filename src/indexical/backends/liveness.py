@@ -25,16 +25,13 @@ def released(statements: list[Statement], few: int = FEW) -> list[Statement]:
         return statements
     last: dict[str, int] = {}
     inside: dict[str, set[str]] = {}
-    stays: set[str] = set()
+    stays = read_later(statements)
     for number, group in enumerate(groups):
         names = {word for statement in group for word in (*statement.words, statement.target)}
         names = names.union(*(inside.get(name, ()) for name in names))
         last.update(dict.fromkeys(names, number))
         if group[0].kind == "def":
             inside[group[0].target] = names
-        for name in _called_again(group) & inside.keys():
-            own = next(other for other in groups if other[0].kind == "def" and other[0].target == name)
-            stays |= inside[name] - {*own[0].words, *(statement.target for statement in own)}
     dead: dict[int, list[str]] = {}
     for name, first in made.items():
         end = _end_of_paragraph(groups, max(first, last[name]))
@@ -45,6 +42,18 @@ def released(statements: list[Statement], few: int = FEW) -> list[Statement]:
         result += group
         result += _deletions(dead.get(number, []))
     return result
+
+
+def read_later(statements: list[Statement]) -> set[str]:
+    """The variables that functions among statements read on the way back, and are not given."""
+    groups = list(groups_of(statements))
+    again = {name for group in groups for name in _called_again(group)}
+    found: set[str] = set()
+    for group in groups:
+        if group[0].kind == "def" and group[0].target in again:
+            own = {*group[0].words, *(statement.target for statement in group)}
+            found |= {word for statement in group for word in statement.words} - own
+    return found
 
 
 def _called_again(group: list[Statement]) -> set[str]:

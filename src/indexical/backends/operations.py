@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from ..engine.listing import Operation
 from ..ir.functions import FUNCTIONS
-from ..plan.steps import Operation
 from .code import Attribute, Call, Infix, Name, Node, parts
 from .layout import Statement
 

@@ -223,6 +223,7 @@ class Module:
     before: str
     after: str
     kernels: tuple[tuple[str, tuple[str, ...]], ...]
+    wide: bool
     body: tuple[Statement, ...] = field(compare=False, repr=False)
     notes: Mapping[str, Iterable[Note]] = field(compare=False, repr=False)
 
@@ -275,7 +276,8 @@ def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) ->
     used = {**low.kernels, AGAIN: {"again"}} if apart else low.kernels
     kernels = tuple((file, tuple(sorted(names))) for file, names in used.items())
     inner = [statement for part in apart for statement in part.body]
-    return Module("\n".join(lines), "\n".join(after), kernels, (*low.inner, *inner, *body), low.notes)
+    wide = not {"i64", "f64"}.isdisjoint(low.dtypes.values())
+    return Module("\n".join(lines), "\n".join(after), kernels, wide, (*low.inner, *inner, *body), low.notes)
 
 
 def parameters_of(low: Lowering) -> list[str]:

@@ -59,8 +59,13 @@ def facts_command(options: Namespace) -> int:
 
 
 def plan_command(options: Namespace) -> int:
+    if options.passes and options.format == "json":
+        raise Usage("--passes is text: it has no JSON")
     plan, _ = _imagined(options)
-    print(json.dumps(plan.to_json()) if options.format == "json" else plan)
+    if options.passes:
+        print(plan.passes())
+    else:
+        print(json.dumps(plan.to_json()) if options.format == "json" else plan)
     return 0
 
 

@@ -98,6 +98,7 @@ ON_PROGRAMS = (
             FILE,
             *IMAGINED,
             FORMAT,
+            flag("--passes", "every rule on the way from the program to what runs, with the lines that it changed"),
         ),
     ),
     Command(

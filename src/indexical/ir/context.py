@@ -122,6 +122,12 @@ def agreed(program: ir.Program) -> tuple[tuple[ir.Expr, ir.Expr], ...]:
     return program.same
 
 
+def agreeing(program: ir.Program, pairs: tuple[tuple[ir.Expr, ir.Expr], ...]) -> ir.Program:
+    """A rewritten program, of which the extents agree that agreed in the one that was written."""
+    object.__setattr__(program, "same", pairs)
+    return program
+
+
 def _agreed(program: ir.Program) -> Iterator[tuple[ir.Expr, ir.Expr]]:
     clauses = [clause for let in program.lets for clause in let.clauses]
     places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]

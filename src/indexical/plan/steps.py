@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from ..engine.listing import Operation
+from ..engine.ops import Plan as ArrayProgram
 from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.domain import Domain, Slice
@@ -355,19 +357,6 @@ class Step:
         return replace(self, words=(*self.words, *words), refusals=(*self.refusals, *refused))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One call of an array library, of a kernel or of a helper: `name` is what kind of operation it is, `call` what is
-    called. It is for a definition, and goes into the array `result`, which has these axes where they are known."""
-
-    definition: str
-    name: str
-    call: str
-    result: str
-    axes: tuple[Coordinate, ...] | None
-    dtype: Dtype | None
-
-
 @dataclass(frozen=True)
 class Plan:
     """The way a program is computed, for arrays of some dtypes on some device.
@@ -375,7 +364,8 @@ class Plan:
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
     they meet. `cancelled` are inputs that do so in a definition asked for. Without `recompute`, all that the backward
     pass reads is kept in memory. `agreed` are pairs of extents that the program as it was written takes to be equal.
-    `operations` are those of the emitted function. `budget` is its memory, where that was limited.
+    `arrays` is the program of operations that runs, `lowered` the one before any rule, and `operations` lists them.
+    `budget` is its memory, where that was limited.
     """
 
     program: ir.Program
@@ -390,6 +380,8 @@ class Plan:
     cancelled: Mapping[str, tuple[str, ...]]
     recompute: bool = True
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    arrays: ArrayProgram | None = None
+    lowered: ArrayProgram | None = field(default=None, compare=False, repr=False)
     operations: tuple[Operation, ...] = ()
     budget: Budget | None = None
 

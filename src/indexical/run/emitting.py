@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from ..backends.operations import operations_of
-from ..backends.source import Module, dialect_of, emit
+import os
+import sys
+from dataclasses import replace
+
+from ..backends.former import Former, kernels_of
+from ..backends.lowering import Note
+from ..backends.source import dialect_of
+from ..backends.source import emit as former_emit
+from ..engine.dialects import dialect
+from ..engine.listing import operations_of
+from ..engine.lower import lower
+from ..engine.rules import Target, optimise
+from ..engine.show import Module, emit
+from ..engine.trace import traced
 from ..ir import nodes as ir
 from ..ir.constants import in_digits
+from ..ir.context import agreeing
 from ..plan.choose import ARRAYS, choose
-from ..plan.steps import WIDTH, Plan, Step
+from ..plan.steps import WIDTH, Plan, Refusal, Step
 from ..plan.target import CHUNKS, TRITON
 from .kernel import Call
 from .parts import Array, Part
@@ -15,10 +28,42 @@ from .parts import Array, Part
 
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The plan and the text for calls like this one."""
+    if os.environ.get("IX_ENGINE") == "former":
+        target = dialect_of(call.backend).target
+        plan = choose(in_digits(call.program), wanted, call.bound.dtypes, target, call.device, isolate, recompute)
+        return plan, former_emit(plan, call.arguments)  # type: ignore[return-value]
+    plan = planned(call, wanted, isolate, recompute)
+    assert plan.arrays is not None
+    if os.environ.get("IX_DUMP") == "1":
+        print(passes(plan), file=sys.stderr)
+    return plan, emit(plan.arrays, dialect(plan.backend), call.arguments, Former(plan))
+
+
+def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> Plan:
+    """The plan for calls like this one: kernels for attentions and recurrences, operations for all else."""
     target = dialect_of(call.backend).target
     program = in_digits(call.program)
-    plan = choose(program, wanted, call.bound.dtypes, target, call.device, isolate, recompute)
-    return plan, emit(plan, call.arguments)
+    dtypes = call.bound.dtypes
+    plan = choose(program, wanted, dtypes, target, call.device, isolate, recompute)
+    given = {tensor.name: dtypes[tensor.name] for tensor in plan.program.inputs if tensor.name in dtypes}
+    spelling = dialect(plan.backend)
+    numbers = [name for name, argument in call.arguments.items() if argument.dtype is None]
+    arrays = [name for name in call.arguments if spelling.may_wait and name not in numbers]
+    rewritten = agreeing(plan.program, plan.agreed)
+    lowered = lower(rewritten, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels_of(plan))
+    operations = optimise(lowered, target_of(plan))
+    return replace(plan, arrays=replace(operations, written=program), lowered=lowered)
+
+
+def target_of(plan: Plan) -> Target:
+    """What the operations of a plan are rewritten for."""
+    spelling = dialect(plan.backend)
+    return Target(frozenset(spelling.kernels), plan.isolate, spelling.rounds_once)
+
+
+def passes(plan: Plan) -> str:
+    """The operations of a plan as they are lowered, every rule with the lines that it changed, and the end."""
+    return "" if plan.lowered is None else str(traced(plan.lowered, target_of(plan)))
 
 
 def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
@@ -27,17 +72,49 @@ def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: boo
 
 
 def noted(plan: Plan, module: Module) -> tuple[Plan, Module]:
-    """A plan with the operations of its text, and with what was decided while it was lowered."""
-    return plan.noted(module.notes, operations_of(module.body)), module
+    """A plan with its operations, and with what was decided while its kernels were printed."""
+    if plan.arrays is None:
+        from ..backends.operations import operations_of as former_operations
+
+        return plan.noted(module.notes, former_operations(module.body)), module  # type: ignore[attr-defined]
+    return plan.noted(_notes(plan, module), operations_of(plan.arrays)), module
 
 
-def parts_of(plan: Plan) -> tuple[Part, ...]:
-    """The parts of a plan, in its order."""
+def _notes(plan: Plan, module: Module) -> dict[str, list[Note]]:
+    """What is said of each definition that has a step: by the printer of its kernel, and by the rules of its
+    operations. What has none is a part of the next that has one."""
+    assert plan.arrays is not None
+    notes: dict[str, list[Note]] = {name: list(said) for name, said in module.notes.items()}
+    homes = _homes(plan)
+    for applied in plan.arrays.applied:
+        if applied.words and applied.definition in homes:
+            notes.setdefault(homes[applied.definition], []).append(applied.words)
+    for refused in plan.arrays.refused:
+        if refused.way and refused.definition in homes:
+            home = homes[refused.definition]
+            notes.setdefault(home, []).append(Refusal(home, refused.way, refused.reason))
+    return {name: list(dict.fromkeys(said)) for name, said in notes.items()}
+
+
+def _homes(plan: Plan) -> dict[str, str]:
+    """The definition with a step that each definition is a part of."""
+    stepped = {name for step in plan.steps for name in step.definitions}
+    homes: dict[str, str] = {}
+    home = ""
+    for let in reversed(plan.program.lets):
+        home = let.name if let.name in stepped else home
+        if home:
+            homes[let.name] = home
+    return homes
+
+
+def parts_of(plan: Plan, module: Module) -> tuple[Part, ...]:
+    """The parts of a plan and of its module, in the plan's order."""
     lets = plan.program.definitions
-    return tuple(_part(step, lets, plan) for step in plan.steps)
+    return tuple(_part(step, lets, plan, module) for step in plan.steps)
 
 
-def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
+def _part(step: Step, lets: dict[str, ir.Let], plan: Plan, module: Module) -> Part:
     def array(name: str) -> Array:
         return Array(name, WIDTH[plan.dtypes[name]], tuple(axis.extent for axis in lets[name].axes))
 
@@ -45,4 +122,5 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan) -> Part:
     covers = tuple(array(name) for name in step.covers if name in lets)
     reasons = (refusal.reason for refusal in step.refusals if refusal.way == TRITON and step.kernel != CHUNKS)
     tiled = next(reasons, "")
-    return Part(array(step.definition), covers, step.attend is not None, step.gradient is not None, kept, tiled)
+    flags = step.attend is not None, step.gradient is not None
+    return Part(array(step.definition), covers, *flags, kept, tiled, module.wide)

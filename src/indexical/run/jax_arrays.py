@@ -103,11 +103,6 @@ def to_numpy(value: Any) -> Any:
     return np.asarray(value.astype("float32") if value.dtype.name == "bfloat16" else value)
 
 
-def is_wide(text: str) -> bool:
-    """Whether an emitted module computes with 64 bits."""
-    return any(word in text for word in ("jnp.int64", "jnp.float64", ".argmax(", ".argmin("))
-
-
 def explained(function: Callable[..., Any], wide: bool) -> Callable[..., Any]:
     """The emitted function, with a plain word where it has to look at a value while JAX traces it, or where it is
     `wide`: it computes with 64 bits, of which JAX would cut off a half."""

@@ -28,7 +28,7 @@ from .bind import Bound, bind
 from .parts import Part
 
 if TYPE_CHECKING:
-    from ..backends.source import Module
+    from ..engine.show import Module
     from ..plan.steps import Plan
     from .budget import Asked, Study
 
@@ -181,7 +181,8 @@ class Engine:
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
             if call.backend == "jax":
-                kernel = replace(kernel, function=jax_arrays.explained(kernel.function, jax_arrays.is_wide(text)))
+                wide = any(part.wide for part in parts)
+                kernel = replace(kernel, function=jax_arrays.explained(kernel.function, wide))
             self.kernels[key] = kernel
         return self.kernels[key]
 
@@ -194,7 +195,7 @@ class Engine:
             from .emitting import parts_of
 
             plan, module = self._within(call, wanted, isolate, recompute, memory)
-            return module.linked(), parts_of(plan)
+            return module.linked(), parts_of(plan, module)
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
         if found is not None:
@@ -202,7 +203,7 @@ class Engine:
         from .emitting import emitted, parts_of
 
         plan, module = emitted(call, wanted, isolate, recompute)
-        text, parts = module.linked(), parts_of(plan)
+        text, parts = module.linked(), parts_of(plan, module)
         if key is not None:
             cached.keep(key, text, parts)
         return text, parts
@@ -216,7 +217,7 @@ class Engine:
         key = (call.key, wanted, isolate, recompute, memory.shapes, memory.learns)
         if key not in self.studies:
             self.studies[key] = Study(call, wanted, isolate, recompute, memory)
-        return self.studies[key].within(memory.limit)
+        return self.studies[key].within(memory.limit)  # type: ignore[return-value]
 
     def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
         """Whether forward mode, or a second derivative, has to go another way than by kernels."""
@@ -408,6 +409,10 @@ def warn_of_transforms(parts: Iterable[Part], bound: Bound) -> None:
             _warn(f"{message}; `ix.jvp` and `ix.grad` give programs for them")
 
 
+class _Unraised(Exception):
+    """What stands for the refusal of a text that refuses nothing."""
+
+
 _numbers = count(1)
 
 
@@ -419,7 +424,8 @@ def load(text: str, wanted: tuple[str, ...], parts: tuple[Part, ...]) -> Kernel:
     sys.modules[name] = loaded
     exec(compile(text, f"<{name}>", "exec"), loaded.__dict__)
     cached.lend_store(loaded, text)
-    return Kernel(loaded.program, loaded.Refused, wanted, parts)
+    refused = getattr(loaded, "Refused", _Unraised)
+    return Kernel(loaded.program, refused, wanted, parts)
 
 
 def is_out_of_memory(problem: Exception) -> bool:

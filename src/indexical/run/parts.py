@@ -46,7 +46,8 @@ class Part:
     """One step of a plan: what it computes, and what its kernel computes on the way and never builds.
 
     It is an attention, or a derivative of one, where it `attends` or `derives`. `kept` says why it has all its scores
-    in memory, `tiled` why the array library computes it tile by tile on a GPU; "" where that is not so.
+    in memory, `tiled` why the array library computes it tile by tile on a GPU; "" where that is not so. It is `wide`
+    where the module that it is a part of computes with 64 bits.
     """
 
     array: Array
@@ -55,14 +56,15 @@ class Part:
     derives: bool = False
     kept: str = ""
     tiled: str = ""
+    wide: bool = False
 
     def to_json(self) -> dict[str, Any]:
         covers = [array.to_json() for array in self.covers]
-        flags = {"attends": self.attends, "derives": self.derives, "kept": self.kept, "tiled": self.tiled}
-        return {"array": self.array.to_json(), "covers": covers, **flags}
+        flags = {"attends": self.attends, "derives": self.derives, "wide": self.wide}
+        return {"array": self.array.to_json(), "covers": covers, "kept": self.kept, "tiled": self.tiled, **flags}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], span: Span) -> Part:
         covers = tuple(Array.from_json(array, span) for array in found["covers"])
         flags = bool(found["attends"]), bool(found["derives"]), str(found["kept"]), str(found["tiled"])
-        return cls(Array.from_json(found["array"], span), covers, *flags)
+        return cls(Array.from_json(found["array"], span), covers, *flags, bool(found["wide"]))

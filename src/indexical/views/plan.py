@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 
+from ..engine.listing import Operation
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import walk
 from ..plan.scans import steps_of
-from ..plan.steps import WIDTH, Operation, Plan, Step, extent_of, size_of
+from ..plan.steps import WIDTH, Plan, Step, extent_of, size_of
 from .fragment import Sheet
 from .rooms import budget_json, kept_for_the_way_back, show_budget, show_bytes, way_back
 
@@ -44,7 +45,7 @@ def show_plan(plan: Plan, sizes: Mapping[Coordinate, int]) -> str:
 
 
 # Operations that the plan names in its text; all others only move or read arrays.
-_TOLD = frozenset(("reduce", "normalize", "sort", "contract", "gather", "scatter", "convolve", "scan", "pad"))
+_TOLD = frozenset(("reduce", "normalize", "sort", "contract", "gather", "scatter", "put", "convolve", "scan", "pad"))
 
 
 def _told(step: Step, plan: Plan) -> str:
@@ -181,3 +182,10 @@ class PlanSheet(Sheet, Plan):
 
     def to_json(self) -> dict[str, object]:
         return plan_json(self, self.sizes)
+
+    def passes(self) -> str:
+        """The program on its way: its operations as they are lowered, every rule that was applied with its law and the
+        lines that it changed, and what runs in the end."""
+        from ..run.emitting import passes
+
+        return passes(self)
