@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 
 
@@ -44,17 +42,17 @@ def program(image, kernel, bias):
     #         kernel[o, c, v, u] * image[b, c, y + v - 1, x + u - 1]
     #         where 0 <= y + v - 1 < size(y), 0 <= x + u - 1 < size(x)
     #     );
-    seen_2 = padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)})
-    seen_3 = np.tensordot(
-        windows(windows(seen_2, 3, n_x, 3, 1), 2, n_y, 3, 1), kernel, ((1, 5, 4), (1, 2, 3))
-    )
-    seen = bias[:, None, None] + seen_3.transpose(0, 3, 1, 2)
+    picked = windows(windows(padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)}), 2, 3, n_y, 1), 3, 3, n_x, 1)
+    product = (
+        kernel.reshape(n_o, n_c * 3 * 3)
+        @ picked.transpose(1, 2, 3, 0, 4, 5).reshape(n_c * 3 * 3, n_b * n_y * n_x)
+    ).reshape(n_o, n_b, n_y, n_x)
+    seen = bias[:, None, None, None] + product
 
     # let bent[b, o, y, x] = relu(seen[b, o, y, x]);
     bent = np.maximum(seen, 0)
 
     # max[v in 0..width, u in 0..width](image[..r, y * stride + v, x * stride + u])
-    n = n_y // 2
-    n_2 = n_x // 2
-    out = bent[:, :, :2 * n, :2 * n_2].reshape(n_b, n_o, n, 2, n_2, 2).max((3, 5))
+    picked_2 = bent[:, :, :2 * (n_y // 2), :2 * (n_x // 2)].reshape(n_o, n_b, n_y // 2, 2, n_x // 2, 2)
+    out = picked_2.max((3, 5)).transpose(1, 0, 2, 3)
     return out

@@ -7,33 +7,22 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
-def padded(x, places):
-    """x from one place up to another along some axes, with zeros where it has no such place."""
-    for axis, (first, beyond) in places.items():
-        n, beyond = x.shape[axis], max(first, beyond)
-        start, stop = min(max(first, 0), n), min(max(beyond, 0), n)
-        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
-        x = x.narrow(axis, start, max(0, stop - start))
-        x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [before, after])
-    return x
-
-
 def convolved(x, w, counts, steps, dilations):
     """sum[c, k](x[g, n, c, step * i + dilation * k] * w[g, o, c, k]) as [g, n, o, i], in up to three axes i and k.
 
-    PyTorch has it as a convolution, and as the gradient of one by its kernel where there are fewer i than k. On a GPU
-    these round to 10 bits: there it is a product of matrices.
+    It is a convolution, or the gradient of one by its kernel where there are fewer i than k. On a GPU these round to
+    10 bits: there it is a product of matrices.
     """
     (g, n, c), (_, o), sizes = x.shape[:3], w.shape[:2], w.shape[3:]
-    name = f"conv{len(sizes)}d"
     if 0 in (*x.shape, *w.shape, *counts):
         return x.new_zeros((g, n, o, *counts)) + x.flatten()[:0].sum() + w.flatten()[:0].sum()
-    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+    if not x.is_cpu:
         for axis, (count, size, step, dilation) in enumerate(zip(counts, sizes, steps, dilations), 3):
-            x = windows(x, axis, count, size, step, dilation)
+            x = x.unfold(axis, dilation * (size - 1) + 1, step).narrow(axis, 0, count)[..., ::dilation]
         rows = x.movedim(2, 2 + len(counts)).reshape(g, n * math.prod(counts), c * math.prod(sizes))
         out = rows @ w.reshape(g, o, c * math.prod(sizes)).mT
         return out.reshape(g, n, *counts, o).movedim(-1, 2)
+    name = f"conv{len(sizes)}d"
     if math.prod(sizes) <= math.prod(counts):
         x, w = x.transpose(0, 1).flatten(1, 2), w.flatten(0, 1)
         out = getattr(torch.nn.functional, name)(x, w, stride=steps, dilation=dilations, groups=g)
@@ -44,11 +33,16 @@ def convolved(x, w, counts, steps, dilations):
     return out.unflatten(0, (g, o)).transpose(1, 2)
 
 
-def windows(x, axis, count, length, step, dilation=1):
-    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
-    if count == 0 or length == 0:
-        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
-    return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
+def padded(x, places):
+    """x from one place up to another along some axes, with zeros where it has no such place."""
+    for axis, (first, beyond) in places.items():
+        n, beyond = x.shape[axis], max(first, beyond)
+        start, stop = min(max(first, 0), n), min(max(beyond, 0), n)
+        before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
+        x = x.narrow(axis, start, max(0, stop - start))
+        if before or after:
+            x = torch.nn.functional.pad(x, [0, 0] * (x.ndim - 1 - axis) + [before, after])
+    return x
 
 
 def program(image, kernel, bias):
@@ -69,15 +63,19 @@ def program(image, kernel, bias):
     #         kernel[o, c, v, u] * image[b, c, y + v - 1, x + u - 1]
     #         where 0 <= y + v - 1 < size(y), 0 <= x + u - 1 < size(x)
     #     );
-    seen_2 = padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)})
-    seen_3 = convolved(seen_2[None], kernel[None], (n_y, n_x), (1, 1), (1, 1))[0]
-    seen = bias[:, None, None] + seen_3
+    part = convolved(
+        padded(image, {2: (-1, n_y + 1), 3: (-1, n_x + 1)}).reshape(1, n_b, n_c, n_y + 2, n_x + 2),
+        kernel.reshape(1, n_o, n_c, 3, 3),
+        counts=(n_y, n_x),
+        steps=(1, 1),
+        dilations=(1, 1),
+    ).reshape(n_b, n_o, n_y, n_x)
+    seen = bias[:, None, None] + part
 
     # let bent[b, o, y, x] = relu(seen[b, o, y, x]);
     bent = torch.relu(seen)
 
     # max[v in 0..width, u in 0..width](image[..r, y * stride + v, x * stride + u])
-    n = n_y // 2
-    n_2 = n_x // 2
-    out = bent[:, :, :2 * n, :2 * n_2].reshape(n_b, n_o, n, 2, n_2, 2).amax((3, 5))
+    picked = bent[:, :, :2 * (n_y // 2), :2 * (n_x // 2)].reshape(n_b, n_o, n_y // 2, 2, n_x // 2, 2)
+    out = picked.amax((3, 5))
     return out

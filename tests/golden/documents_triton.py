@@ -1,14 +1,14 @@
 import math
 
 import torch
-from indexical.backends.kernels import triton_jit as triton
 import triton.language as tl
+from indexical.backends.kernels import triton_jit as triton
+from indexical.backends.kernels.torch_intervals import with_tiles
+from indexical.backends.kernels.torch_stream import streaming
+from indexical.backends.kernels.triton_attend import attending
+from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_launch import launch
 from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_level, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_level, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
-from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
-from indexical.backends.kernels.triton_attend import attending
-from indexical.backends.kernels.torch_stream import streaming
-from indexical.backends.kernels.torch_intervals import with_tiles
 
 
 class Refused(ValueError):
@@ -78,7 +78,9 @@ def out_decode(
         k = some_keys(k_ptr + b * k_b + shared * k_h, k0, near, k_key, WIDTH, PADDED)
         dot = tl.dot(q, tl.trans(k), input_precision="ieee")
         real_keys = keys.to(tl.float32)
-        score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf"))
+        score = tl.where(
+            allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf")
+        )
         v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
         peak, weight, acc = absorb(score, LOG2_E, v, peak, weight, acc)
     weight = tl.sum(weight, 1)
@@ -92,11 +94,17 @@ def out_decode(
                 keys = k0 + near
                 key_document_keys = keys.to(tl.int64) * key_document_key
                 key_document = tl.load(key_document_at + key_document_heads[:, None] + key_document_keys[None, :])
-                allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document) & (positions < stop)[None, :]
+                allowed = (keys[None, :] < key_end[:, None]) & (
+                    document[:, None] == key_document
+                ) & (positions < stop)[None, :]
                 k = some_keys(k_ptr + b * k_b + shared * k_h, k0, near, k_key, WIDTH, PADDED)
                 dot = one_dot(q, k)
                 real_keys = keys.to(tl.float32)
-                score = tl.where(allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf"))
+                score = tl.where(
+                    allowed,
+                    dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None],
+                    float("-inf"),
+                )
                 v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
                 acc = absorb_one(score, LOG2_E, v, peak, acc)
         heard = tl.zeros((ROWS,), tl.int32)
@@ -106,7 +114,9 @@ def out_decode(
             keys = k0 + near
             key_document_keys = keys.to(tl.int64) * key_document_key
             key_document = tl.load(key_document_at + key_document_heads[:, None] + key_document_keys[None, :])
-            allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document) & (positions < stop)[None, :]
+            allowed = (keys[None, :] < key_end[:, None]) & (
+                document[:, None] == key_document
+            ) & (positions < stop)[None, :]
             heard += tl.max(allowed.to(tl.int32) + tl.zeros((ROWS, KEYS), tl.int32), 1)
         peak = peak_of_silence(peak, weight, heard)
     store_split(found_ptr, acc, peak, weight, CARRIED, CARRIED_PADDED, ROWS)
@@ -210,9 +220,19 @@ def out_backward_query(
     near = tl.minimum(tl.arange(0, ROWS), n_rows - 1 - t0)
     rows = t0 + near
     q = load_tile(q_ptr + (b * q_b + h * q_h + far(t0, q_step)) * 8, near, q_step, PADDED)
-    given = load_tile(given_ptr + (b * given_b + h * given_h + far(t0, given_step)) * 8, near, given_step, CARRIED_PADDED)
+    given = load_tile(
+        given_ptr + (b * given_b + h * given_h + far(t0, given_step)) * 8, near, given_step, CARRIED_PADDED
+    )
     total = tl.load(total_ptr + far(at, n_rows) + rows)
-    delta = sums_of(given, out_ptr + b * out_b + h * out_h + far(t0, out_row), near, out_row, out_e, CARRIED, CARRIED_PADDED)
+    delta = sums_of(
+        given,
+        out_ptr + b * out_b + h * out_h + far(t0, out_row),
+        near,
+        out_row,
+        out_e,
+        CARRIED,
+        CARRIED_PADDED,
+    )
     if gain_ptr is not None:
         gain = tl.load(gain_ptr + far(at, n_rows) + rows) * LOG2_E
         delta -= gain
@@ -295,7 +315,16 @@ def out_backward_query(
         d_slope += tl.where(total == float("inf"), 0.0, gain * row_offset)
     tl.store(odd_ptr + far(at, tiles) * ROWS + t0 + places, zeros_of(d_q))
     if WANT_Q:
-        store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)
+        store_tile(
+            d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row),
+            d_q / sqrt_n_d,
+            places,
+            n_rows - t0,
+            d_q_row,
+            d_q_d,
+            WIDTH,
+            PADDED,
+        )
     if WANT_slope:
         d_slope = tl.where(places < n_rows - t0, d_slope * -1.0, 0.0)
         tl.store(d_slope_ptr + far(at, tiles) + t0 // ROWS, tl.sum(d_slope, 0))
@@ -350,7 +379,12 @@ def out_backward_key(
             dot = tl.dot(k, tl.trans(q), input_precision="ieee")
             total, delta = load_level(level_ptr, head, rows, n_rows)
             total = tl.where(fresh, total, float("inf"))
-            given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
+            given = load_tile(
+                given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8,
+                near_rows,
+                given_step,
+                CARRIED_PADDED,
+            )
             key_end = rows + 1
             document = tl.load(document_at + rows.to(tl.int64) * document_row)
             allowed = (keys[:, None] < key_end[None, :]) & (document[None, :] == key_document[:, None])
@@ -372,7 +406,12 @@ def out_backward_key(
             q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
             dot = tl.dot(k, tl.trans(q), input_precision="ieee")
             total, delta = load_level(level_ptr, head, rows, n_rows)
-            given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
+            given = load_tile(
+                given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8,
+                near_rows,
+                given_step,
+                CARRIED_PADDED,
+            )
             score = dot * scale
             row_offset = (rows - t0).to(tl.float32)
             row_rise = row_offset * rise
@@ -385,9 +424,27 @@ def out_backward_key(
                 d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision="ieee")
     tl.store(odd_ptr + far(at, tiles) * KEYS + t0 + places, zeros_of(d_k) + zeros_of(d_v))
     if WANT_K:
-        store_tile(d_k_ptr + b * d_k_b + shared * d_k_h + far(t0, d_k_key), d_k / sqrt_n_d, places, n_keys - t0, d_k_key, d_k_d, WIDTH, PADDED)
+        store_tile(
+            d_k_ptr + b * d_k_b + shared * d_k_h + far(t0, d_k_key),
+            d_k / sqrt_n_d,
+            places,
+            n_keys - t0,
+            d_k_key,
+            d_k_d,
+            WIDTH,
+            PADDED,
+        )
     if WANT_V:
-        store_tile(d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key), d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)
+        store_tile(
+            d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key),
+            d_v,
+            places,
+            n_keys - t0,
+            d_v_key,
+            d_v_e,
+            CARRIED,
+            CARRIED_PADDED,
+        )
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i", "programs"])
@@ -437,7 +494,9 @@ def out_forward_again(
                         fresh = k0 + tl.arange(0, KEYS) < n_keys
                         keys = tl.minimum(k0 + tl.arange(0, KEYS), n_keys - 1)
                         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
-                        allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
+                        allowed = (keys[None, :] < key_end[:, None]) & (
+                            document[:, None] == key_document[None, :]
+                        ) & fresh[None, :]
                         heard += tl.max(allowed.to(tl.int32), 1)
                     nobody = silent & (heard == 0) & (places < n_rows - t0)
                     total = tl.where(nobody, float("inf"), total)
@@ -450,13 +509,27 @@ def out_forward_again(
                     for k0 in tl.range(begin * KEYS, tl.minimum(end * KEYS, n_keys), num_stages=1):
                         near_keys = tl.arange(0, 1)
                         keys = k0 + near_keys
-                        k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
+                        k = load_tile(
+                            k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8,
+                            near_keys,
+                            k_step,
+                            PADDED,
+                        )
                         dot = one_dot(q, k)
-                        v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
+                        v = load_tile(
+                            v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8,
+                            near_keys,
+                            v_step,
+                            CARRIED_PADDED,
+                        )
                         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
                         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :])
                         key_offset = (keys - t0).to(tl.float32)
-                        score = tl.where(allowed, dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope, float("-inf"))
+                        score = tl.where(
+                            allowed,
+                            dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope,
+                            float("-inf"),
+                        )
                         p = tl.exp2(score - total[:, None])
                         acc += tl.where(allowed, p * v.to(tl.float32), 0.0)
                     start = out_ptr + b * out_b + h * out_h + far(t0, out_row)
@@ -504,24 +577,52 @@ def out_backward_query_again(
                 scale = LOG2_E / sqrt_n_d
                 row_offset = (rows - t0).to(tl.float32)
                 scaled_slope = tl.load(slope_ptr + b * slope_b + h * slope_h).to(tl.float32) * LOG2_E
-                given = load_tile(given_ptr + (b * given_b + h * given_h + far(t0, given_step)) * 8, near, given_step, CARRIED_PADDED)
+                given = load_tile(
+                    given_ptr + (b * given_b + h * given_h + far(t0, given_step)) * 8,
+                    near,
+                    given_step,
+                    CARRIED_PADDED,
+                )
                 d_q = tl.zeros((16, PADDED), tl.float32)
                 for k0 in tl.range(begin * KEYS, tl.minimum(end * KEYS, n_keys), num_stages=1):
                     near_keys = tl.arange(0, 1)
                     keys = k0 + near_keys
-                    k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
+                    k = load_tile(
+                        k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8,
+                        near_keys,
+                        k_step,
+                        PADDED,
+                    )
                     dot = one_dot(q, k)
-                    v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
+                    v = load_tile(
+                        v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8,
+                        near_keys,
+                        v_step,
+                        CARRIED_PADDED,
+                    )
                     key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
                     allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :])
                     key_offset = (keys - t0).to(tl.float32)
-                    score = tl.where(allowed, dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope, float("-inf"))
+                    score = tl.where(
+                        allowed,
+                        dot * scale - (row_offset[:, None] - key_offset[None, :]) * scaled_slope,
+                        float("-inf"),
+                    )
                     p = tl.exp2(score - total[:, None])
                     dp = one_dot(given, v)
                     d_score = p * (dp - delta[:, None])
                     d_q += tl.where(allowed, d_score * k.to(tl.float32), 0.0)
                 if WANT_Q:
-                    store_tile(d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row), d_q / sqrt_n_d, places, n_rows - t0, d_q_row, d_q_d, WIDTH, PADDED)
+                    store_tile(
+                        d_q_ptr + b * d_q_b + h * d_q_h + far(t0, d_q_row),
+                        d_q / sqrt_n_d,
+                        places,
+                        n_rows - t0,
+                        d_q_row,
+                        d_q_d,
+                        WIDTH,
+                        PADDED,
+                    )
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d", "n_i", "programs"])
@@ -576,12 +677,21 @@ def out_backward_key_again(
                         q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
                         dot = one_dot(k, q)
                         total, delta = load_level(level_ptr, head, rows, n_rows)
-                        given = load_tile(given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8, near_rows, given_step, CARRIED_PADDED)
+                        given = load_tile(
+                            given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8,
+                            near_rows,
+                            given_step,
+                            CARRIED_PADDED,
+                        )
                         key_end = rows + 1
                         document = tl.load(document_at + rows.to(tl.int64) * document_row)
                         allowed = (keys[:, None] < key_end[None, :]) & (document[None, :] == key_document[:, None])
                         row_offset = (rows - t0).to(tl.float32)
-                        score = tl.where(allowed, dot * scale - (row_offset[None, :] - key_offset[:, None]) * scaled_slope, float("-inf"))
+                        score = tl.where(
+                            allowed,
+                            dot * scale - (row_offset[None, :] - key_offset[:, None]) * scaled_slope,
+                            float("-inf"),
+                        )
                         p = tl.exp2(score - total[None, :])
                         if WANT_V:
                             d_v += tl.where(allowed, p * given.to(tl.float32), 0.0)
@@ -589,12 +699,44 @@ def out_backward_key_again(
                         d_score = p * (dp - delta[None, :])
                         d_k += tl.where(allowed, d_score * q.to(tl.float32), 0.0)
                 if WANT_K:
-                    store_tile(d_k_ptr + b * d_k_b + shared * d_k_h + far(t0, d_k_key), d_k / sqrt_n_d, places, n_keys - t0, d_k_key, d_k_d, WIDTH, PADDED)
+                    store_tile(
+                        d_k_ptr + b * d_k_b + shared * d_k_h + far(t0, d_k_key),
+                        d_k / sqrt_n_d,
+                        places,
+                        n_keys - t0,
+                        d_k_key,
+                        d_k_d,
+                        WIDTH,
+                        PADDED,
+                    )
                 if WANT_V:
-                    store_tile(d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key), d_v, places, n_keys - t0, d_v_key, d_v_e, CARRIED, CARRIED_PADDED)
+                    store_tile(
+                        d_v_ptr + b * d_v_b + shared * d_v_h + far(t0, d_v_key),
+                        d_v,
+                        places,
+                        n_keys - t0,
+                        d_v_key,
+                        d_v_e,
+                        CARRIED,
+                        CARRIED_PADDED,
+                    )
 
 
-attend_out = attending("attend_out", out_forward, out_backward_query, out_backward_key, None, 1, ("", "row", "key"), (True, False, False), tiled=(1, 2), normalised=True, work="marked", again=(out_forward_again, out_backward_query_again, out_backward_key_again), along=("h", "b", "b"))
+attend_out = attending(
+    "attend_out",
+    out_forward,
+    out_backward_query,
+    out_backward_key,
+    None,
+    1,
+    ("", "row", "key"),
+    (True, False, False),
+    tiled=(1, 2),
+    normalised=True,
+    work="marked",
+    again=(out_forward_again, out_backward_query_again, out_backward_key_again),
+    along=("h", "b", "b"),
+)
 
 
 def out_score(arrays, rows, keys):

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 
 
@@ -19,8 +17,7 @@ def program(x, W, U, bias):
     n_n = W.shape[1]
     if W.shape != (W.shape[0], n_n, n_m):
         raise Refused("IX304", "`W` is not [g, n, m] with the sizes of the other inputs")
-    n_p = U.shape[2]
-    if U.shape != (U.shape[0], n_n, n_p):
+    if U.shape != (U.shape[0], n_n, n_n):
         raise Refused("IX304", "`U` is not [g, n, p] with the sizes of the other inputs")
     if bias.shape != (bias.shape[0], n_n):
         raise Refused("IX304", "`bias` is not [g, n] with the sizes of the other inputs")
@@ -31,30 +28,30 @@ def program(x, W, U, bias):
     if bias.shape[0] != 4:
         raise Refused("IX304", "`bias` has another size than is stated")
 
-    # let gate[b, t in 0..size(t), g, n] =
-    #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-    # let cell[b, 0, n] = 0.0;
-    # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
-    #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
-    # let shown[b, 0, n]                = 0.0;
-    # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
-    gate_rows = {}
     cell_rows = {}
     shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
-    gate_2 = np.tensordot(x, W, (2, 2)) + bias
-    if n_n != n_p:
-        raise Refused("IX304", "`p` has one size here and another there")
-    U_folded = U.reshape(4 * n_n, n_p).swapaxes(-1, -2)
+    gate_rows = {}
+    product = (W.reshape(4 * n_n, n_m) @ x.reshape(n_b * n_t, n_m).T).reshape(4, n_n, n_b, n_t)
     for t in range(n_t + 1):
         if t == 0:
+            # let cell[b, 0, n] = 0.0;
             cell_rows[t] = np.zeros((n_b, n_n), np.float32)
+            # let shown[b, 0, n]                = 0.0;
             shown[:, t] = 0.0
         else:
-            cell_2 = sigmoid(gate_rows[t - 1][:, 0]) * np.tanh(gate_rows[t - 1][:, 2])
-            cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + cell_2
+            # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
+            #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
+            part = sigmoid(gate_rows[t - 1][:, 0]) * np.tanh(gate_rows[t - 1][:, 2])
+            cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + part
+            # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
             shown[:, t] = sigmoid(gate_rows[t - 1][:, 3]) * np.tanh(cell_rows[t])
         if t < n_t:
-            gate_rows[t] = gate_2[:, t] + (shown[:, t] @ U_folded).reshape(n_b, 4, n_n)
-        gate_rows.pop(t - 1, None)
+            # let gate[b, t in 0..size(t), g, n] =
+            #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
+            part_2 = product[:, :, :, t] + bias[:, :, None] + (
+                U.reshape(4 * n_n, n_n) @ shown[:, t].T
+            ).reshape(4, n_n, n_b)
+            gate_rows[t] = part_2.transpose(2, 0, 1)
         cell_rows.pop(t - 1, None)
+        gate_rows.pop(t - 1, None)
     return shown

@@ -1,5 +1,3 @@
-import math
-
 import torch
 
 
@@ -13,8 +11,7 @@ def program(x, W, U, bias):
     n_n = W.shape[1]
     if W.shape != (W.shape[0], n_n, n_m):
         raise Refused("IX304", "`W` is not [g, n, m] with the sizes of the other inputs")
-    n_p = U.shape[2]
-    if U.shape != (U.shape[0], n_n, n_p):
+    if U.shape != (U.shape[0], n_n, n_n):
         raise Refused("IX304", "`U` is not [g, n, p] with the sizes of the other inputs")
     if bias.shape != (bias.shape[0], n_n):
         raise Refused("IX304", "`bias` is not [g, n] with the sizes of the other inputs")
@@ -25,34 +22,31 @@ def program(x, W, U, bias):
     if bias.shape[0] != 4:
         raise Refused("IX304", "`bias` has another size than is stated")
 
-    # let gate[b, t in 0..size(t), g, n] =
-    #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-    # let cell[b, 0, n] = 0.0;
-    # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
-    #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
-    # let shown[b, 0, n]                = 0.0;
-    # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
-    gate_rows = {}
     cell_rows = {}
     shown_rows = {}
-    gate_2 = torch.nn.functional.linear(x, W.reshape(4 * n_n, n_m)).reshape(n_b, n_t, 4, n_n)
-    gate_steps = (gate_2 + bias).unbind(1)
-    if n_n != n_p:
-        raise Refused("IX304", "`p` has one size here and another there")
-    U_folded = U.reshape(4 * n_n, n_p).swapaxes(-1, -2)
+    gate_rows = {}
+    product = torch.nn.functional.linear(W, x.reshape(n_b * n_t, n_m)).reshape(4, n_n, n_b, n_t)
+    product_steps = product.unbind(3)
     for t in range(n_t + 1):
         if t == 0:
+            # let cell[b, 0, n] = 0.0;
             cell_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
+            # let shown[b, 0, n]                = 0.0;
             shown_rows[t] = torch.zeros((n_b, n_n), dtype=torch.float32, device=device)
         else:
-            cell_2 = torch.sigmoid(gate_rows[t - 1][:, 1])
-            cell_3 = torch.tanh(gate_rows[t - 1][:, 2])
-            cell_4 = torch.sigmoid(gate_rows[t - 1][:, 0]) * cell_3
-            cell_rows[t] = torch.addcmul(cell_4, cell_2, cell_rows[t - 1])
+            # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
+            #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
+            part = torch.sigmoid(gate_rows[t - 1][:, 0]) * torch.tanh(gate_rows[t - 1][:, 2])
+            cell_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + part
+            # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
-            gate_rows[t] = gate_steps[t] + (shown_rows[t] @ U_folded).reshape(n_b, 4, n_n)
-        gate_rows.pop(t - 1, None)
+            # let gate[b, t in 0..size(t), g, n] =
+            #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
+            gate_rows[t] = (
+                product_steps[t] + bias[:, :, None] + torch.nn.functional.linear(U, shown_rows[t])
+            ).permute(2, 0, 1)
         cell_rows.pop(t - 1, None)
-    shown = torch.stack([shown_rows[s] for s in range(n_t + 1)], 1)
+        gate_rows.pop(t - 1, None)
+    shown = torch.stack([shown_rows[n] for n in range(n_t + 1)], 1)
     return shown

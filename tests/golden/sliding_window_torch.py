@@ -1,8 +1,8 @@
 import math
 
 import torch
-from indexical.backends.kernels.torch_masked import attend_masked
 from indexical.backends.kernels.torch_intervals import attend_within
+from indexical.backends.kernels.torch_masked import attend_masked
 
 
 class Refused(ValueError):
@@ -15,8 +15,7 @@ def program(Q, K, V):
     n_j = K.shape[2]
     if K.shape != (n_b, n_h, n_j, n_d):
         raise Refused("IX304", "`K` is not [b, h, j, d] with the sizes of the other inputs")
-    n_e = V.shape[3]
-    if V.shape != (n_b, n_h, n_j, n_e):
+    if V.shape != (n_b, n_h, n_j, V.shape[3]):
         raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
 
     # let w = 3;

@@ -10,6 +10,7 @@ class Refused(ValueError):
 
 @np.errstate(all="ignore")
 def program(Q, K, V, cap):
+    cap = float(cap)
     n_b, n_h, n_i, n_d = Q.shape
     n_j = K.shape[2]
     if K.shape != (n_b, n_h, n_j, n_d):
@@ -17,7 +18,6 @@ def program(Q, K, V, cap):
     n_e = V.shape[3]
     if V.shape != (n_b, n_h, n_j, n_e):
         raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
-    cap = float(cap)
 
     # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;

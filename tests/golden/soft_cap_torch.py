@@ -1,8 +1,8 @@
 import math
 
 import torch
-from indexical.backends.kernels.torch_stream import streaming
 from indexical.backends.kernels.torch_masked import attend_scores
+from indexical.backends.kernels.torch_stream import streaming
 
 
 class Refused(ValueError):
@@ -74,14 +74,13 @@ attend_out = streaming("attend_out", out_score, out_score_backward)
 
 def program(Q, K, V, cap):
     device = Q.device
+    cap = as_scalar(cap, torch.float32, device)
     n_b, n_h, n_i, n_d = Q.shape
     n_j = K.shape[2]
     if K.shape != (n_b, n_h, n_j, n_d):
         raise Refused("IX304", "`K` is not [b, h, j, d] with the sizes of the other inputs")
-    n_e = V.shape[3]
-    if V.shape != (n_b, n_h, n_j, n_e):
+    if V.shape != (n_b, n_h, n_j, V.shape[3]):
         raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
-    cap = as_scalar(cap, torch.float32, device)
 
     # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
