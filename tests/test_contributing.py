@@ -13,11 +13,11 @@ import pytest
 from hypothesis import settings
 from tests import profiles
 
-from indexical.backends.lowering import Lowering
 from indexical.codes import CODES
+from indexical.engine.rules import Target
+from indexical.engine.show.printer import Printer
 from indexical.facts.lints import LINTS
 from indexical.facts.view import View
-from indexical.plan.steps import Step
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "indexical"
@@ -95,13 +95,11 @@ def test_every_name_is_one_of_the_code(page: str) -> None:
 
 
 def test_fields_of_classes_are_there() -> None:
-    """As `Step.loss`, and the methods of a `Lowering`, which is called `low`."""
-    pairs = re.findall(r"`(Step|low)\.(\w+)", CONTRIBUTING)
-    classes = {"Step": Step, "low": Lowering}
+    """What a rule asks of its `target`, and a dialect of the printer, which is called `p`."""
+    pairs = [pair for span, _ in spans(CONTRIBUTING) for pair in re.findall(r"\b(p|target)\.(\w+)", span)]
+    classes = {"p": Printer, "target": Target}
     assert {owner for owner, _ in pairs} == set(classes)
-    for owner, name in pairs:
-        fields = classes[owner].__annotations__
-        assert name in fields or hasattr(classes[owner], name), f"{owner}.{name}"
+    assert [name for owner, name in pairs if not hasattr(classes[owner], name)] == []
 
 
 @pytest.mark.parametrize("page", TEXTS)
