@@ -46,8 +46,15 @@ class Operation:
 
 
 # The kinds of normalisers and of library kernels that are called otherwise.
-_ALONG = {"rank": "sort", "softmax": "normalize", "log_softmax": "normalize"}
-_FUSED = {"convolution": "convolve", "grouped": "contract", "first": "sort"}
+_ALONG = {"softmax": "normalize", "log_softmax": "normalize"}
+_FUSED = {
+    "among_first": "sort",
+    "by_place": "contract",
+    "convolution": "convolve",
+    "products_by_place": "contract",
+    "rank": "sort",
+    "top": "sort",
+}
 
 
 def operations_of(plan: Plan) -> Iterator[Operation]:

@@ -18,7 +18,7 @@ from ..ops import Number, Value
 from ..order import reachable
 from ..show.code import Code, call
 from .base import Dialect
-from .numpy_helpers import SHARED
+from .numpy_helpers import KERNELS, SHARED
 
 if TYPE_CHECKING:
     from ..show.printer import Printer
@@ -49,32 +49,16 @@ def check(failed, code, message):
     if not isinstance(failed, jax.core.Tracer) and failed:
         raise Refused(code, message)
 ''',
-    "guarded_softmax": '''
-def guarded_softmax(x, kept, axis):
-    """Softmax over the points that are kept; all 0 where none is."""
-    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
-    return jnp.where(kept, jax.nn.softmax(jnp.where(kept, x, nothing), axis), 0)
-''',
-    "guarded_log_softmax": '''
-def guarded_log_softmax(x, kept, axis):
-    """The logarithm of softmax over the points that are kept; -inf for all others."""
-    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
-    return jnp.where(kept, jax.nn.log_softmax(jnp.where(kept, x, nothing), axis), -math.inf)
-''',
     "rank": '''
-def rank(x, axis):
-    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
-    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
-    return jnp.argsort(order, axis).astype(jnp.int64)
-''',
-    "guarded_rank": '''
-def guarded_rank(x, kept, axis):
-    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
-    and NaN last, by a stable sort; how many are kept for all others."""
-    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
-    kept = jnp.take_along_axis(kept, order, axis)
-    place = jnp.where(kept, kept.astype(jnp.int64).cumsum(axis) - 1, kept.sum(axis, keepdims=True))
-    return jnp.take_along_axis(place, jnp.argsort(order, axis), axis).astype(jnp.int64)
+def rank(x, kept=None):
+    """The place of each number that is kept among those that are along the last axis, in decreasing order, the first of
+    equal ones first and NaN last, by a stable sort; how many are kept for all others."""
+    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, -1, stable=True)
+    if kept is None:
+        return jnp.argsort(order, -1).astype(jnp.int64)
+    kept = jnp.take_along_axis(kept, order, -1)
+    places = jnp.where(kept, kept.astype(jnp.int64).cumsum(-1) - 1, kept.sum(-1, keepdims=True))
+    return jnp.take_along_axis(places, jnp.argsort(order, -1), -1).astype(jnp.int64)
 ''',
     "windows": '''
 def windows(x, axis, count, length, step, dilation=1):
@@ -135,6 +119,7 @@ class Jax(Dialect):
     imports: ClassVar = {"jax.": "import jax", "jnp.": "import jax.numpy as jnp", "np.": "import numpy as np"}
     decorators: ClassVar = {"@in_64_bits": "in_64_bits"}
     helpers = HELPERS
+    kernels = KERNELS
 
     updates_in_place = False
 

@@ -10,7 +10,7 @@ from ...ir.types import Dtype, Kind
 from ..ops import Value
 from ..show.code import Code, call
 from .base import Dialect
-from .numpy_helpers import HELPERS
+from .numpy_helpers import HELPERS, KERNELS
 
 if TYPE_CHECKING:
     from ..show.printer import Printer
@@ -24,6 +24,7 @@ class NumPy(Dialect):
     imports: ClassVar = {"np.": "import numpy as np"}
     decorators: ClassVar = {'@np.errstate(all="ignore")': ""}
     helpers = HELPERS
+    kernels = KERNELS
 
     fills_rows = True
     differentiates = False

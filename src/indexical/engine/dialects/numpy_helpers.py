@@ -133,10 +133,36 @@ def argmin(x, axis):
     """The first place of the smallest number along an axis; -1 where it has no points."""
     return x.argmin(axis) if x.shape[axis] else x.any(axis).astype(np.int64) - 1
 ''',
+    "top": '''
+def top(x, kept=None, count=1):
+    """The places of so many numbers that are kept along the last axis, the largest first, the first of equal ones first
+    and NaN last; -1 where there are no more."""
+    less, n = -x if np.issubdtype(x.dtype, np.floating) else ~x, x.shape[-1]
+    order = np.lexsort((less,) if kept is None else (less, ~kept), -1)
+    there = n if kept is None else kept.sum(-1, keepdims=True)
+    order = np.where(np.arange(n) < there, order, -1)[..., :count]
+    return np.pad(order, (*((0, 0),) * (x.ndim - 1), (0, max(0, count - n))), constant_values=-1)
+''',
 }
+
+# A kernel's name in the plan, and the function that is called for it.
+KERNELS = {"rank": "rank", "top": "top"}
 
 HELPERS = {
     **SHARED,
+    "rank": '''
+def rank(x, kept=None):
+    """The place of each number that is kept among those that are along the last axis, in decreasing order, the first of
+    equal ones first and NaN last, by a stable sort; how many are kept for all others."""
+    order = np.argsort(-x if x.dtype.kind == "f" else ~x, -1, kind="stable")
+    places = np.broadcast_to(np.arange(x.shape[-1]), x.shape)
+    if kept is not None:
+        kept = np.take_along_axis(kept, order, -1)
+        places = np.where(kept, kept.cumsum(-1) - 1, kept.sum(-1, keepdims=True))
+    found = np.empty_like(order)
+    np.put_along_axis(found, order, places, -1)
+    return found
+''',
     **{name: row.numpy.helper for name, row in FUNCTIONS.items() if row.numpy.helper},
     "check": '''
 def check(failed, code, message):
@@ -171,20 +197,6 @@ def log_softmax(x, axis):
     x = x - x.max(axis, keepdims=True, initial=-np.inf)
     return x - np.log(np.exp(x).sum(axis, keepdims=True))
 ''',
-    "guarded_softmax": '''
-def guarded_softmax(x, kept, axis):
-    """Softmax over the points that are kept; all 0 where none is."""
-    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
-    part = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
-    return np.where(kept, part / part.sum(axis, keepdims=True), np.zeros((), x.dtype))
-''',
-    "guarded_log_softmax": '''
-def guarded_log_softmax(x, kept, axis):
-    """The logarithm of softmax over the points that are kept; -inf for all others."""
-    x = np.where(kept, x, np.where(kept.any(axis, keepdims=True), -np.inf, 0).astype(x.dtype))
-    x = x - x.max(axis, keepdims=True, initial=-np.inf)
-    return np.where(kept, x - np.log(np.exp(x).sum(axis, keepdims=True)), -np.inf).astype(x.dtype)
-''',
     "windows": '''
 def windows(x, axis, count, length, step, dilation=1):
     """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
@@ -217,25 +229,6 @@ def stored(x, places, counts):
     total = np.zeros((math.prod(counts), *x.shape[at.ndim :]), x.dtype)
     total[at[kept]] = x[kept]
     return total.reshape(*counts, *x.shape[at.ndim :])
-''',
-    "rank": '''
-def rank(x, axis):
-    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
-    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
-    place = np.empty_like(order)
-    steps = np.arange(x.shape[axis]).reshape([-1 if n == axis % x.ndim else 1 for n in range(x.ndim)])
-    np.put_along_axis(place, order, steps, axis)
-    return place
-''',
-    "guarded_rank": '''
-def guarded_rank(x, kept, axis):
-    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
-    and NaN last, by a stable sort; how many are kept for all others."""
-    order = np.argsort(-x if x.dtype.kind == "f" else ~x, axis, kind="stable")
-    kept = np.take_along_axis(kept, order, axis)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdims=True)), axis)
-    return place
 ''',
     "with_part": '''
 def with_part(row, slots, part):

@@ -166,23 +166,6 @@ def cummin(x, axis):
     """The smallest number up to each along an axis."""
     return x.cummin(axis).values if x.shape[axis] else x
 ''',
-    "guarded_softmax": '''
-def guarded_softmax(x, kept, axis):
-    """Softmax over the points that are kept; all 0 where none is. Of finite rows that keep some, the library makes all
-    others 0; one that is not finite is NaN all along."""
-    if not traced() and not learns(x) and x.numel() and x.is_cpu and kept.any(axis).all():
-        found = torch.softmax(torch.where(kept, x, -math.inf), axis)
-        if math.isfinite(found.select(axis, 0).sum()):
-            return found
-    nothing = torch.where(kept.any(axis, keepdim=True), -math.inf, 0).to(x.dtype)
-    return torch.where(kept, torch.softmax(torch.where(kept, x, nothing), axis), 0)
-''',
-    "guarded_log_softmax": '''
-def guarded_log_softmax(x, kept, axis):
-    """The logarithm of softmax over the points that are kept; -inf for all others."""
-    nothing = torch.where(kept.any(axis, keepdim=True), -math.inf, 0).to(x.dtype)
-    return torch.where(kept, torch.log_softmax(torch.where(kept, x, nothing), axis), -math.inf)
-''',
     "padded": '''
 def padded(x, places):
     """x from one place up to another along some axes, with zeros where it has no such place."""
@@ -337,24 +320,6 @@ def stored(x, places, counts):
     rest = x.shape[places[-1].ndim :]
     total = x.new_zeros((rows + 1, *rest)).index_copy(0, at, x.reshape(at.numel(), *rest))
     return total[:rows].reshape(*counts, *rest)
-''',
-    "rank": '''
-def rank(x, axis):
-    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
-    x = x.detach()
-    order = torch.argsort(-x if x.is_floating_point() else ~x, dim=axis, stable=True)
-    steps = torch.arange(x.shape[axis], device=x.device).view([-1 if n == axis % x.ndim else 1 for n in range(x.ndim)])
-    return torch.zeros_like(order).scatter(axis, order, steps.expand_as(order))
-''',
-    "guarded_rank": '''
-def guarded_rank(x, kept, axis):
-    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
-    and NaN last, by a stable sort; how many are kept for all others."""
-    x = x.detach()
-    order = torch.argsort(-x if x.is_floating_point() else ~x, dim=axis, stable=True)
-    kept = kept.gather(axis, order)
-    place = torch.where(kept, kept.cumsum(axis) - 1, kept.sum(axis, keepdim=True))
-    return torch.zeros_like(order).scatter(axis, order, place)
 ''',
     "argmax": '''
 def argmax(x, axis):

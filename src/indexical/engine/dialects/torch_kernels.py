@@ -11,7 +11,9 @@ KERNELS = {
     "decayed": "decayed",
     "layer_norm": "torch.nn.functional.layer_norm",
     "products_by_place": "products_by_place",
+    "rank": "rank",
     "rms_norm": "torch.nn.functional.rms_norm",
+    "top": "top",
 }
 
 TEXTS = {
@@ -25,8 +27,20 @@ def among_first(x, kept=None, count=1):
     found = found.scatter(-1, torch.where(place < 0, n, place), True)[..., :n]
     return found if kept is None else torch.where(kept, found, kept.sum(-1, keepdim=True) < count)
 '''.strip(),
+    "rank": '''
+def rank(x, kept=None):
+    """The place of each number that is kept among those that are along the last axis, in decreasing order, the first of
+    equal ones first and NaN last, by a stable sort; how many are kept for all others."""
+    x = x.detach()
+    order = torch.argsort(-x if x.is_floating_point() else ~x, dim=-1, stable=True)
+    places = torch.arange(x.shape[-1], device=x.device).expand_as(order)
+    if kept is not None:
+        kept = kept.gather(-1, order)
+        places = torch.where(kept, kept.cumsum(-1) - 1, kept.sum(-1, keepdim=True))
+    return torch.zeros_like(order).scatter(-1, order, places)
+'''.strip(),
     "top": '''
-def top(x, kept, count):
+def top(x, kept=None, count=1):
     """The places of so many numbers that are kept along the last axis, the largest first, the first of equal ones first
     and NaN last; -1 where there are no more."""
     x, n = x.detach(), x.shape[-1]

@@ -1,4 +1,4 @@
-"""Rows that choose a matrix, the largest few of a ranking, and sums of what comes before, or belongs to a group."""
+"""Rows that choose a matrix, and sums of what belongs to a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..ops import (
     Iota,
     Library,
     Map,
-    Normalize,
     Number,
     Outside,
     Read,
@@ -29,7 +28,7 @@ from .patterns import Found, No, Target
 from .places import is_arithmetic, placed
 from .terms import NOWHERE, applied, cast, factors_of, fresh, length, names_of, product, whole
 
-BY_PLACE, AMONG_FIRST, PRODUCTS = "by_place", "among_first", "products_by_place"
+BY_PLACE, PRODUCTS = "by_place", "products_by_place"
 BY_GROUPS = "rows grouped by place"  # What the plan calls it.
 
 
@@ -167,24 +166,3 @@ def products_by_place(one: Value, found: Found, target: Target) -> Value | No | 
     axes = (op.axis, *(one.axis(name) for name in (*left, *right)))
     words = (("count", length(op.axis)),)
     return value(Library(PRODUCTS, args, layouts, axes, ((op.axis.name,), left, right), words, "real", one.dtype))
-
-
-def select_first(one: Value, found: Found, target: Target) -> Value | No | None:
-    """Whether a rank is below a number, by the places of so many largest, and not by all ranks."""
-    rank, limit = found["rank"].op, found["limit"].op
-    assert isinstance(rank, Normalize)
-    along = rank.along
-    if AMONG_FIRST not in target.kernels or not isinstance(limit, Number) or along.name not in rank.source.names:
-        return None
-    count: ir.Expr = build.apply("max", (limit.expr, build.whole(0, NOWHERE)), "whole", NOWHERE)
-    if isinstance(limit.expr, ir.Const):
-        count = build.whole(max(0, int(limit.expr.value)), NOWHERE)
-    if rank.where is not None and not rank.where.names <= rank.source.names:
-        return No("the guard has an axis that the ranked numbers do not have", "the largest alone")
-    order = (*(name for name in sorted(rank.source.names) if name != along.name), along.name)
-    layout = tuple((name,) for name in order)
-    axes = tuple(rank.source.axis(name) for name in order)
-    args = (rank.source,) if rank.where is None else (rank.source, rank.where)
-    names = ("x", "kept")[: len(args)]
-    words = (("count", count),)
-    return value(Library(AMONG_FIRST, args, tuple((name, layout) for name in names), axes, layout, words, "bool"))

@@ -88,11 +88,8 @@ def mask_scores(one: Value, found: Found, target: Target) -> Value | No | None:
     mask = op.where
     if mask is None:
         return None
-    match op.fn:
-        case "cumsum":
-            return kept(mask, value(Normalize(op.fn, kept(mask, op.source), op.along, None, op.checked)))
-        case "rank":
-            return _rank(op, mask)
+    if op.fn == "cumsum":
+        return kept(mask, value(Normalize(op.fn, kept(mask, op.source), op.along, None, op.checked)))
     inside = value(Normalize(op.fn, where(mask, _real(op.source), infinity(-1)), op.along))
     if op.fn == "softmax" and _is_finite(op.source, target) and _keeps_some(mask, op.along):
         return inside  # Of -inf it is 0 by itself, where a row has any other number.
@@ -138,17 +135,5 @@ def _holds(test: Value) -> bool:
     return False
 
 
-def _rank(op: Normalize, mask: Value) -> Value:
-    """The place of each number among those that are kept: first the place among all, then kept ones come first. By a
-    number in the place of what is removed they would be mixed with an infinity or NaN that is kept."""
-    place = value(Normalize("rank", op.source, op.along))
-    behind = applied("-", applied("neg", place), host(op.along.extent))
-    inside = value(Normalize("rank", where(mask, applied("neg", place), behind), op.along))
-    counted = total(where(mask, whole(1), whole(0)), (op.along,))
-    return where(mask, inside, counted)
-
-
 def _real(one: Value) -> Value:
     return one if one.kind == "real" else apply("as real", one)
-
-

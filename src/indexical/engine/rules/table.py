@@ -1,7 +1,7 @@
 """The rules, in the order in which they are tried.
 
 `RULES` see a guard as it is written, in the operation that it stands in; `STORES` those that no operation has taken.
-`LEGAL` then leaves no guard but in a `where`, which is what a printer can print.
+`LEGAL` then leaves no guard but in a `where` or a kernel, which is what a printer can print.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...ir.types import SHORT
 from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
-from .choices import choose_matrices, products_by_place, select_first, sum_groups
+from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
 from .cost import elements, products
 from .decays import by_decay, decayed
@@ -21,6 +21,7 @@ from .norms import cross_entropy, cross_entropy_of_total, is_norm, negated_twice
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
 from .places import contract_before_read, merge_reads, one_hot, write_before_contract, write_places
+from .ranks import all_ranks, among_the_largest, by_sorting, first_places, places_of_the_largest, select_first
 from .renaming import name_alike
 from .rewrite import rewrite
 from .running import by_running, running
@@ -36,7 +37,6 @@ from .sums import (
     take_factor_out,
 )
 from .telling import (
-    among_the_largest,
     at_one_point,
     before_the_contraction,
     before_the_read,
@@ -46,6 +46,10 @@ from .telling import (
     into_places,
 )
 from .turning import count_from_end
+
+
+def _is_number(one: Value) -> bool:
+    return one.is_host
 
 
 def _has_guard(one: Value) -> bool:
@@ -111,6 +115,14 @@ RULES: tuple[Rule, ...] = (
         among_the_largest,
     ),
     Rule(
+        "place the first",
+        reduced("argmax", anything("same", _is_number), where=anything("guard")),
+        first_places,
+        "argmax_j 0 where rank(x) = t is the place of the t-th",
+        None,
+        places_of_the_largest,
+    ),
+    Rule(
         "choose matrices",
         Pattern(Contract),
         choose_matrices,
@@ -154,6 +166,7 @@ STORES: tuple[Rule, ...] = (
 )
 
 LEGAL: tuple[Rule, ...] = (
+    Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", None, all_ranks),
     Rule("add up what is the same", reduced("sum", anything("x")), sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
     Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)"),
     Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)"),
@@ -168,6 +181,7 @@ def optimise(plan: Plan, target: Target) -> Plan:
 
 
 def legalise(plan: Plan, target: Target) -> Plan:
-    """What a printer can print: no guard but in a `where`. That is no choice, so the plan does not tell of it."""
+    """What a printer can print: no guard but in a `where`. That is no choice: the plan tells only of what has words."""
     legal = rewrite(replace(plan, refused=(), applied=()), LEGAL, target)
-    return replace(legal, refused=plan.refused, applied=plan.applied)
+    told = (one for one in legal.applied if one.words)
+    return replace(legal, refused=plan.refused, applied=(*plan.applied, *told))

@@ -46,15 +46,6 @@ def by_chosen_matrices(before: Value, after: Value, names: Names) -> str:
     return f"rows of {rows} grouped by `{as_written(place, names)}`, a product of matrices for each"
 
 
-def among_the_largest(before: Value, after: Value, names: Names) -> str:
-    """A ranking of which only the first count."""
-    assert isinstance(before.op, Map)
-    assert isinstance(after.op, Library)
-    rank, limit = before.op.args
-    along = rank.op.along.name  # type: ignore[union-attr]
-    return f"the {as_written(limit, names)} largest along `{along}`, and not all ranks"
-
-
 def by_convolution(before: Value, after: Value, names: Names) -> str:
     """A sum over windows. The axes along which they move come last in what the kernel returns."""
     assert isinstance(after.op, Library)

@@ -50,15 +50,12 @@ def normalize(p: Printer, one: Value) -> Code:
     """A normaliser along an axis that stays."""
     op = one.op
     assert isinstance(op, Normalize)
+    if op.where is not None:
+        raise TypeError(f"a guard in `{op.fn}` has not been made a `where`")
     own = p.order_of(one)
     axes = tuple(one.axis(name) for name in own)
     axis = own.index(op.along.name)
     code = p.whole(op.source, axes)
-    if op.where is not None:
-        mask = p.aligned(op.where, own)
-        if op.along.name not in op.where.names:
-            mask = p.d.expand(mask, p.shape(axes))
-        return call(p.helper(f"guarded_{op.fn}"), code, mask, axis - len(own))
     if op.checked and op.fn in _CHECKED:
         return call(p.helper(_CHECKED[op.fn]), code, axis)
     return p.d.normalize(p, op.fn, code, -1 if axis == len(own) - 1 else axis)
