@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype
 from ..records import dataclass
 from .layouts import layouts
+from .merging import merge_of
 from .ops import (
     Carried,
     Contract,
@@ -119,5 +120,7 @@ def kind_of(one: Value) -> str:
 
 
 def _is_shift(op: Read) -> bool:
-    """Whether all places are sums of axes and numbers."""
+    """Whether all places are sums of axes and numbers, or read axes as one."""
+    if (merge := merge_of(op)) is not None:
+        return not isinstance(merge.source.op, Read) or _is_shift(merge.source.op)
     return all(at.known.whole is not None for _, at in op.index)

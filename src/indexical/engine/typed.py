@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.affine import Polynomial, of_atom, polynomial
+from ..ir.affine import Polynomial, evenly, of_atom, polynomial
 from ..ir.functions import operation
 from ..ir.types import BOUNDS, DEFAULT_DTYPE, KIND_OF, Coordinate, Dtype, Kind, widest
 from .known import ANYTHING, LONGEST, Known, bounds_of, either, mapped, repeated, within
@@ -212,7 +212,7 @@ def _whole_reduced(fn: str, source: Value) -> Known:
 
 
 def _polynomial(fn: str, parts: list[Polynomial | None]) -> Polynomial | None:
-    """A sum, a difference or a product of polynomials."""
+    """A sum, a difference, a product or an even quotient of polynomials."""
     match fn, parts:
         case "+", [Polynomial() as a, Polynomial() as b]:
             return a + b
@@ -222,4 +222,6 @@ def _polynomial(fn: str, parts: list[Polynomial | None]) -> Polynomial | None:
             return -a
         case "*", [Polynomial() as a, Polynomial() as b]:
             return a * b
+        case "//" | "%", [Polynomial() as a, Polynomial(constant=int() as b)]:
+            return evenly(fn, a, b)
     return None

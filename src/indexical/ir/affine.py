@@ -170,11 +170,14 @@ def _divide(op: str, left: Polynomial, right: Polynomial, expr: Expr) -> Polynom
     if value is not None:
         quotient = abs(value) // abs(divisor) * (1 if (value >= 0) == (divisor > 0) else -1)
         return number(quotient if op == "//" else value - quotient * divisor)
-    if all(factor % divisor == 0 for factor in left.terms.values()):
-        if op == "%":
-            return number(0)
-        return Polynomial({monomial: factor // divisor for monomial, factor in left.terms.items()})
-    return of_atom(expr)
+    return of_atom(expr) if (even := evenly(op, left, divisor)) is None else even
+
+
+def evenly(op: str, left: Polynomial, divisor: int) -> Polynomial | None:
+    """A quotient, or the remainder, of a polynomial all of whose terms a number divides; None of another."""
+    if divisor == 0 or any(factor % divisor for factor in left.terms.values()):
+        return None
+    return Polynomial({one: factor // divisor for one, factor in left.terms.items()} if op == "//" else {})
 
 
 def _even_quotient(left: Polynomial, right: Polynomial) -> Polynomial | None:
@@ -263,6 +266,28 @@ def replaced(value: Polynomial, atom: Atom, by: Polynomial) -> Polynomial:
             term = term * by
         result = result + term
     return result
+
+
+# By how much a place changes with each coordinate.
+Steps: TypeAlias = dict[Coordinate, Polynomial]
+
+
+def affine_parts(value: Polynomial, names: frozenset[Coordinate]) -> tuple[Steps, Polynomial] | None:
+    """The steps of a place along each coordinate, and where it begins; None where it is not affine in them."""
+    steps: dict[Coordinate, Polynomial] = {}
+    start = number(0)
+    for monomial, factor in value.terms.items():
+        inside = [(atom, power) for atom, power in monomial if isinstance(atom, Coordinate) and atom in names]
+        if any(not isinstance(atom, Coordinate) and atom.type.coordinates & names for atom, _ in monomial):
+            return None
+        if not inside:
+            start = start + Polynomial({monomial: factor})
+        elif len(inside) == 1 and inside[0][1] == 1:
+            others = Polynomial({frozenset(one for one in monomial if one != inside[0]): factor})
+            steps[inside[0][0]] = steps.get(inside[0][0], number(0)) + others
+        else:
+            return None
+    return steps, start
 
 
 # ---------------------------------------------------------------------- extremes

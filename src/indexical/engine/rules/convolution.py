@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.affine import Polynomial, expression, number, polynomial
+from ...ir.affine import Polynomial, affine_parts, expression, number, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
 from ..ops import Axis, Contract, Input, Iota, Library, Read, Value, host, value
@@ -91,24 +91,17 @@ def _window(name: Coordinate, at: Value, op: Contract) -> Window | None:
     whole, over = at.known.whole, names_of(op.over)
     if whole is None or len(at.names) != 2 or len(at.names & over) != 1:
         return None
-    steps: dict[Coordinate, int] = {}
-    begin: dict[frozenset[tuple[object, int]], int] = {}
-    for monomial, factor in whole.terms.items():
-        inside = [atom for atom, _ in monomial if isinstance(atom, Coordinate) and atom in at.names]
-        if not inside:
-            begin[monomial] = factor
-        elif len(monomial) == 1 and (inside[0], 1) in monomial:
-            steps[inside[0]] = factor
-        else:
-            return None
+    parts = affine_parts(whole, at.names)
+    if parts is None or parts[0].keys() != at.names:
+        return None
     (size,) = at.names & over
     (count,) = at.names - over
-    if steps.keys() != at.names or steps[count] < 0:
+    step, dilation, first = parts[0][count].constant, parts[0][size].constant, parts[1]
+    if step is None or dilation is None or step < 0:
         return None
-    first = Polynomial(begin)  # type: ignore[arg-type]
-    if steps[size] < 0:  # It counts down from its last point.
-        first = first + (polynomial(at.extent(size)) - 1) * number(steps[size])
-    return Window(name, at.axis(count), at.axis(size), steps[count], steps[size], first)
+    if dilation < 0:  # It counts down from its last point.
+        first = first + (polynomial(at.extent(size)) - 1) * number(dilation)
+    return Window(name, at.axis(count), at.axis(size), step, dilation, first)
 
 
 def _convolution(one: Value, shifted: Value, other: Value, windows: Sequence[Window]) -> Value | None:

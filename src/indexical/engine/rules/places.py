@@ -25,7 +25,7 @@ from ..ops import (
 )
 from ..order import is_view
 from .patterns import Found, No, Target
-from .terms import applied, fresh, kept, names_of, total, whole
+from .terms import applied, fresh, kept, last_point, names_of, total, whole
 
 # What the plan calls a sum into places.
 SCATTER = "scatter-add"
@@ -69,13 +69,26 @@ def solved(test: Value, axis: Axis) -> Value | None:
     match test.op:
         case Map("==", (a, b)):
             for own, other in ((a, b), (b, a)):
-                if axis.name in other.names:
-                    continue
-                match own.op:
-                    case Iota(of) if of == axis:
-                        return other
-                    case Map("+", (Value(op=Iota(of)), begin)) if of == axis and begin.is_host:
-                        return applied("-", other, begin)
+                if axis.name not in other.names and (place := _point(own, other, axis)) is not None:
+                    return place
+    return None
+
+
+def _point(own: Value, other: Value, axis: Axis) -> Value | None:
+    """The point of an axis at which a sum, or a difference, of it and another value is equal to a third. It may leave
+    64 bits; it comes back to no point then. Where the sum is checked, it is at the last point, where it would fail."""
+    point, last = value(Iota(axis)), last_point(axis)
+    match own.op:
+        case Iota(of) if of == axis:
+            return other
+        case Map("+" | "-" as fn, (a, b), checked) if point in (a, b) and (axis in a.axes) != (axis in b.axes):
+            falls = fn == "-" and b is point
+            if checked:
+                ends = value(Map(fn, tuple(last if part is point else part for part in (a, b)), True))
+                return applied("-" if falls else "+", last, applied("-", other, ends))
+            if falls:
+                return applied("-", a, other)
+            return applied("+", other, b) if fn == "-" else applied("-", other, b if a is point else a)
     return None
 
 
@@ -217,11 +230,14 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
 
 
 def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
-    """A read of a view is one read. Where both may leave their source, both guards are needed, and it stays two."""
+    """A read of a view is one read. Where both may leave their source, both guards are needed, and it stays two, unless
+    each leaves it along axes of its own."""
     outer, inner = one.op, found["inner"].op
     assert isinstance(outer, Read)
     assert isinstance(inner, Read)
-    if isinstance(inner.source.op, Carried) or (inner.outside != "never" and outer.outside != "never"):
+    if isinstance(inner.source.op, Carried):
+        return None
+    if inner.outside != "never" and outer.outside != "never" and not _are_apart(outer, inner):
         return None
     if any(not is_arithmetic(at) for _, at in inner.index):
         return None
@@ -239,6 +255,13 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
     if inner.outside != "never" and under is not None:
         under = _put(under, given) if is_arithmetic(under) else placed(under, given)
     return value(Read(inner.source, tuple(index), outside, under))
+
+
+def _are_apart(outer: Read, inner: Read) -> bool:
+    """Whether the places of two reads, both 0 outside, have nothing to do with each other."""
+    padded = outer.outside == inner.outside == "masked" and outer.under is None and inner.under is None
+    moved = frozenset(name for name, _ in inner.index).union(*(at.names for _, at in inner.index))
+    return padded and not any(name in moved for name, _ in outer.index)
 
 
 def _put(at: Value, given: Mapping[Coordinate, Value]) -> Value:

@@ -22,6 +22,7 @@ from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
 from .places import contract_before_read, merge_reads, one_hot, write_before_contract, write_places
 from .ranks import all_ranks, among_the_largest, by_sorting, first_places, places_of_the_largest, select_first
+from .remainders import sum_by_remainder
 from .renaming import name_alike
 from .rewrite import rewrite
 from .running import by_running, running
@@ -43,6 +44,7 @@ from .telling import (
     by_chosen_matrices,
     by_convolution,
     by_groups,
+    for_each_remainder,
     into_places,
 )
 from .turning import count_from_end
@@ -59,6 +61,7 @@ def _has_guard(one: Value) -> bool:
 SUMMED = frozenset(("+", "-"))
 MULTIPLIED = frozenset(("*", "/"))
 SUM_OF_CHOICE = reduced("sum", mapped("where", anything("test"), anything("then"), anything("otherwise")))
+SUM = reduced("sum", anything("x"))
 GUARDED_SUM = reduced("sum", anything("x"), where=anything("guard"))
 SUM_OF_PRODUCT = reduced("sum", mapped(MULTIPLIED, name="product"))
 GUARDED_PRODUCT = reduced("sum", mapped(MULTIPLIED), where=anything("guard"))
@@ -78,9 +81,17 @@ RULES: tuple[Rule, ...] = (
     Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
     Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c"),
     Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c"),
-    Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
     Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),
+    Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
     Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", None, at_one_point),
+    Rule(
+        "sum by remainder",
+        SUM,
+        sum_by_remainder,
+        "Σ_k x[k]·w[n - k] where s divides n - k = Σ_q x[s·q + r]·w[s·(p - q)] at n = s·p + r",
+        elements,
+        for_each_remainder,
+    ),
     Rule("run along", Pattern(Reduce), running, "⊕_s x[s] where s ≤ t = ⊕(x up to t)", elements, by_running),
     Rule("decay", GUARDED_SUM, decayed, "Σ_s g^(t-s)·x[s] where s ≤ t is y[t] = g·y[t-1] + x[t]", elements, by_decay),
     Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", None, by_groups),
@@ -167,7 +178,7 @@ STORES: tuple[Rule, ...] = (
 
 LEGAL: tuple[Rule, ...] = (
     Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", None, all_ranks),
-    Rule("add up what is the same", reduced("sum", anything("x")), sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
+    Rule("add up what is the same", SUM, sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
     Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)"),
     Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)"),
     Rule("mask scores", GUARDED_NORMALIZER, mask_scores, "softmax x where c = softmax (x if c else -∞)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.types import Coordinate
-from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts
+from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts, operands
 from ..words import Names, as_written
 from .choices import group_of
 from .places import is_arithmetic, pinned
@@ -16,10 +16,13 @@ def at_one_point(before: Value, after: Value, names: Names) -> str:
     assert isinstance(before.op, Reduce)
     found = pinned(before.op)
     assert found is not None
-    axis, place, _ = found
+    axis, place, rest = found
     if is_arithmetic(place):
         return ""  # It is a view.
-    return f"read at `{axis.name} == {as_written(place, names)}`; 0 where that is no `{axis.name}`"
+    (test,) = (test for test in conjuncts(before.op.where) if test not in rest)
+    direct = place in operands(test.op)
+    written = f"{axis.name} == {as_written(place, names)}" if direct else as_written(test, names)
+    return f"read at `{written}`; 0 where that is no `{axis.name}`"
 
 
 def into_places(before: Value, after: Value, names: Names) -> str:
@@ -34,6 +37,13 @@ def by_groups(before: Value, after: Value, names: Names) -> str:
     assert isinstance(before.op, Reduce)
     test = next(test for test in conjuncts(before.op.where) if group_of(test, before.op) is not None)
     return f"`{as_written(test, names)}`: the members of a group are put side by side"
+
+
+def for_each_remainder(before: Value, after: Value, names: Names) -> str:
+    """A sum of which a condition leaves every s-th point."""
+    assert isinstance(after.op, Read)
+    (axis,) = after.op.index[0][1].axes
+    return f"one sum for each remainder of `{axis.name}`: nothing is multiplied that leaves another"
 
 
 def by_chosen_matrices(before: Value, after: Value, names: Names) -> str:

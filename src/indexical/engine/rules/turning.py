@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...ir.affine import expression, polynomial
 from ...ir.types import Coordinate
-from ..ops import Axis, Contract, Iota, Read, Value, host, merged, value
+from ..ops import Axis, Contract, Iota, Read, Value, merged, value
+from .cost import points
 from .patterns import Found, No, Target
 from .places import is_arithmetic, placed
-from .terms import NOWHERE, applied
+from .terms import applied, last_point
 
 
 def count_from_end(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -18,10 +18,10 @@ def count_from_end(one: Value, found: Found, target: Target) -> Value | No | Non
     for axis in merged(*(factor.axes for factor in op.factors)):
         back = [factor for factor in op.factors if _runs_back(factor, axis.name)]
         others = [factor for factor in (*op.factors, one) if factor not in back and axis.name in factor.names]
-        if not back or min(len(each.axes) for each in back) <= max((len(each.axes) for each in others), default=0):
+        least, most = (points(one.axes) for one in back), (points(one.axes) for one in others)
+        if not back or min(least) <= max(most, default=0):
             continue
-        last = host(expression(polynomial(axis.extent) - 1, NOWHERE))
-        turned = applied("-", last, value(Iota(axis)))
+        turned = applied("-", last_point(axis), value(Iota(axis)))
         made = value(Contract(tuple(_turned(factor, axis, turned) for factor in op.factors), op.over))
         return value(Read(made, ((axis.name, turned),))) if axis.name in one.names else made
     return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ir.affine import Polynomial, is_counted, polynomial
+from ...ir.affine import Polynomial, affine_parts, is_counted, polynomial
 from ..ops import Axis, Value
 from .code import COMPARE, Code, chain, closed, infix
-from .numbers import affine_parts, counted, extent, is_never_negative, number
+from .numbers import counted, extent, is_never_negative, number
 
 if TYPE_CHECKING:
     from .printer import Printer

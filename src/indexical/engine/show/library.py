@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir import nodes as ir
 from ..ops import Layout, Library, Value
-from .code import ATOM, CHOICE, TIMES, Code, closed, tupled
+from .code import ATOM, Code, chain, closed, tupled
 from .numbers import extent, number
 
 
@@ -40,8 +40,7 @@ def laid_out(p: Any, arg: Value, layout: Layout, one: Value) -> Code:
         return code
     sizes = []
     for group in layout:
-        lengths = [closed(extent(p, axes[name]), TIMES if len(group) > 1 else CHOICE) for name in group]
-        sizes.append(" * ".join(lengths) or "1")
+        sizes.append(str(chain("*", [extent(p, axes[name]) for name in group])) if group else "1")
     return Code(f"{closed(code, ATOM)}.reshape({_shape(sizes)})")
 
 

@@ -7,12 +7,11 @@ number that leaves 64 bits is refused.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, expression, is_counted, polynomial, tidied
-from ...ir.types import Coordinate
 from ...source import Span
 from ..known import bounds_of, fits
 from ..ops import Axis, Map, Number, Value
@@ -222,27 +221,6 @@ def _is_counted(expr: ir.Expr) -> bool:
 
 def _is_square(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and expr.value in (1, 2)
-
-
-Steps: TypeAlias = dict[Coordinate, Polynomial]
-
-
-def affine_parts(value: Polynomial, names: frozenset[Coordinate]) -> tuple[Steps, Polynomial] | None:
-    """The steps of a place along each coordinate, and where it begins; None where it is not affine in them."""
-    steps: dict[Coordinate, Polynomial] = {}
-    start = Polynomial({})
-    for monomial, factor in value.terms.items():
-        inside = [(atom, power) for atom, power in monomial if isinstance(atom, Coordinate) and atom in names]
-        if any(not isinstance(atom, Coordinate) and atom.type.coordinates & names for atom, _ in monomial):
-            return None
-        if not inside:
-            start = start + Polynomial({monomial: factor})
-        elif len(inside) == 1 and inside[0][1] == 1:
-            others = Polynomial({frozenset(one for one in monomial if one != inside[0]): factor})
-            steps[inside[0][0]] = steps.get(inside[0][0], Polynomial({})) + others
-        else:
-            return None
-    return steps, start
 
 
 def is_never_negative(one: Value) -> bool:

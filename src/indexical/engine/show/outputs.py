@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of
+from ..merging import merge_of
 from ..ops import Axis, Definition, Input, Map, Read, Value
 from ..order import reachable, roots_of
 from .code import Code, call, method
 from .inputs import argument_of, input_of
 from .numbers import extent
 from .printer import Printer, dtype_of
-from .reads import merge_of
 
 
 def give(p: Printer) -> None:

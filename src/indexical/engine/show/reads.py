@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...ir.affine import Polynomial, is_counted, polynomial
+from ...ir.affine import Polynomial, affine_parts, expression, is_counted, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
-from ..ops import Axis, Carried, Iota, Map, Number, Read, Value, value
+from ..merging import Merge, merge_of
+from ..ops import Axis, Carried, Iota, Number, Read, Value, value
 from .checks import check_places
 from .code import Code, call, indexed, method
-from .numbers import affine_parts, counted, extent, number
+from .numbers import counted, extent, number
 from .rows import row_of
 
 if TYPE_CHECKING:
@@ -242,8 +243,11 @@ def _slot(p: Printer, reach: Reach, jump: str) -> str:
     if reach.runs == ():
         return str(counted(p, reach.first, span))
     first = "" if reach.first == _ZERO else str(counted(p, reach.first, span))
-    last = "" if reach.beyond == polynomial(reach.axis.extent) else str(counted(p, reach.beyond, span))
-    return f"{first}:{last}{jump}"
+    left = polynomial(reach.axis.extent) - reach.beyond
+    last = "" if left == _ZERO else str(counted(p, reach.beyond, span))
+    # An end below 0 counts from that of the array: it has to be before the first place.
+    ends = not last or is_counted(reach.beyond) or is_counted(reach.first - left + 2)
+    return f"{first}:{last}{jump}" if ends else f"{first}:max(0, {last}){jump}"
 
 
 def _is_inside(reach: Reach) -> bool:
@@ -318,45 +322,12 @@ def _mark(name: Coordinate) -> Coordinate:
     return Coordinate(f"?{name.name}")
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Two axes of a source that are read as one."""
-
-    source: Value
-    major: Coordinate
-    minor: Coordinate
-    axis: Axis
-
-
-def merge_of(op: Read) -> Merge | None:
-    """`x[.., c / n, .., c % n, ..]` at all `c`: two axes as one."""
-    for major, place in op.index:
-        match place.op:
-            case Map("//", (whole, by)) if isinstance(whole.op, Iota):
-                for minor, other in op.index:
-                    match other.op:
-                        case Map("%", (same, unit)) if same is whole and unit is by:
-                            found = _as_one(op, major, minor, whole.op.axis, by)
-                            if found is not None:
-                                return found
-    return None
-
-
-def _as_one(op: Read, major: Coordinate, minor: Coordinate, axis: Axis, by: Value) -> Merge | None:
-    length = polynomial(op.source.extent(minor))
-    covers = polynomial(axis.extent) == polynomial(op.source.extent(major)) * length
-    others = [(name, at) for name, at in op.index if name not in (major, minor)]
-    taken = {axis.name, major, minor}
-    if by.known.whole != length or not covers or any(taken & at.names for _, at in others):
-        return None
-    left = value(Read(op.source, tuple(others), op.outside, op.under)) if others else op.source
-    return None if axis.name in left.names - {major, minor} else Merge(left, major, minor, axis)
-
-
 def _merged(p: Printer, one: Value, merge: Merge) -> Code:
-    """Two axes side by side, reshaped to one."""
-    own, left = p.order_of(one), merge.source
-    at = own.index(merge.axis.name)
+    """Two axes side by side, reshaped to one, of which a part may be read."""
+    own, left, axis = p.order_of(one), merge.source, merge.axis
+    at = own.index(axis.name)
     code = p.permuted(p.code(left), p.order_of(left), (*own[:at], merge.major, merge.minor, *own[at + 1 :]))
-    return method(code, "reshape", *(extent(p, one.axis(name)) for name in own))
-
+    both = Axis(axis.name, expression(merge.length, axis.extent.span))
+    code = method(code, "reshape", *(extent(p, both if n == at else one.axis(name)) for n, name in enumerate(own)))
+    reach = Reach(both, merge.begin, merge.begin + polynomial(axis.extent), ((axis, _ONE),))
+    return indexed(code, [":" if n != at or merge.is_whole else _slot(p, reach, "") for n in range(len(own))])
