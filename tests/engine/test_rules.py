@@ -44,6 +44,9 @@ MINIMAL = {
     "decay": """
         input x[t, n], g[n]; let y[t, n] = sum[s in 0..size(t)](exp(-(t - s) * g[n]) * x[s, n] where s <= t);""",
     "run along": "input x[t, n]; let y[t, n] = sum[s in 0..size(t)](x[s, n] where s <= t);",
+    "sum by remainder": """
+        input x[i], w[k], z[n];
+        let y[n] = sum[k](x[(n - k + 1) / 2] * w[k] where (n - k + 1) % 2 == 0, 0 <= (n - k + 1) / 2 < size(i));""",
     "sum groups": "input x[h, t]; let y[g in 0..2, t] = sum[h](x[h, t] where h / 3 == g);",
     "write at places": "input x[i, e], v[i]: i64; let y[n in 0..5, e] = sum[i](x[i, e] where v[i] == n);",
     "merge views": """
