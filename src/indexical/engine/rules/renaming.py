@@ -18,7 +18,11 @@ def name_alike(one: Value, found: Found, target: Target) -> Value | No | None:
     assert isinstance(op, Reduce)
     parts = [part for part in (op.source, op.where) if part is not None]
     for axis in op.over:
-        name = next((name for part in parts for name in _read_along(part, axis)), axis.name)
+        names = [name for part in parts for name in _read_along(part, axis)]
+        name = max(names, key=names.count, default=axis.name)
+        # What has the axis by this name would have to be read along the new one, and the rule would turn in circles.
+        if names.count(name) <= sum(_count_own(part, axis) for part in parts):
+            continue
         if name == axis.name or name in one.names or any(name == other.name for other in op.over):
             continue
         new = Axis(name, axis.extent)
@@ -66,6 +70,12 @@ def _read_along(one: Value, axis: Axis) -> Iterator[Coordinate]:
                 whole = part.op.source.extent(name) == axis.extent
                 if whole and isinstance(at.op, Iota) and at.op.axis == axis:
                     yield name
+
+
+def _count_own(one: Value, axis: Axis) -> int:
+    """How many arrays have an axis by its name, and are not made of others here."""
+    parts = _varying(one, axis.name) or ()
+    return sum(not isinstance(part.op, Iota | Read | Map | Contract | Reduce | Normalize) for part in parts)
 
 
 def rename(one: Value, old: Axis, new: Axis) -> Value | None:
