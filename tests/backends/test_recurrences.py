@@ -373,8 +373,8 @@ def test_what_is_sliced_in_a_step_keeps_the_way_back_linear() -> None:
     source = ix.compile(f"input x[t, m], y[m, t]; {clauses}").source(
         **random_arrays(x=(5, 3), y=(3, 5)), backend="torch"
     )
-    assert "x_rows = x.unbind(0)" in source
-    assert "y_rows = y.unbind(1)" in source
+    assert "x_steps = x.unbind(0)" in source
+    assert "y_steps = y.unbind(1)" in source
 
 
 def test_a_recurrence_of_one_step_is_its_base_case() -> None:

@@ -87,7 +87,8 @@ MINIMAL = {
     "contract before the read": """
         input a[i, d], r[p in 0..7, d];
         let y[i, j in 0..size(i)] = sum[d](a[i, d] * r[clamp(i - j, -3, 3) + 3, d]);""",
-    "place the first": "input x[i, j]; let y[i, t in 0..2] = argmax[j](0 where j != i, rank[j](x[i, j] where j != i) == t);",
+    "place the first": """
+        input x[i, j]; let y[i, t in 0..2] = argmax[j](0 where j != i, rank[j](x[i, j] where j != i) == t);""",
     "store at places": "input v[i], z[n], p[i]: i64; let y[i, n] = v[i] * z[n] where p[i] == n && n > 1;",
     "write before the contraction": """
         input w[i, j], r[p in 0..7, e]; let y[i, e] = sum[j](w[i, j] * r[clamp(i - j, -3, 3) + 3, e]);""",

@@ -9,11 +9,13 @@ from ...ir.types import Coordinate
 from ..ops import Axis, Contract, Iota, Map, Normalize, Read, Reduce, Value, operands, value, with_operands
 from .patterns import Found, No, Target
 
+_RENAMED = (Iota, Map, Read, Reduce, Contract, Normalize)
 _MOST = 100  # Steps that are taken to find what varies with an axis.
 
 
 def name_alike(one: Value, found: Found, target: Target) -> Value | No | None:
-    """An axis that is reduced has the name that it has in what is read along it."""
+    """An axis that is reduced has the name that it has in what is read along it, unless something has its own name by
+    itself: what else is made of that would be made twice."""
     op = one.op
     assert isinstance(op, Reduce)
     parts = [part for part in (op.source, op.where) if part is not None]
@@ -27,7 +29,7 @@ def name_alike(one: Value, found: Found, target: Target) -> Value | No | None:
             continue
         new = Axis(name, axis.extent)
         renamed = [rename(part, axis, new) for part in parts]
-        if any(part is None for part in renamed):
+        if any(part is None for part in renamed) or any(_has_name(part, axis.name) for part in parts):
             continue
         over = tuple(sorted((new if other is axis else other for other in op.over), key=lambda other: other.name))
         where = renamed[1] if op.where is not None else None
@@ -60,6 +62,11 @@ def _free_in(one: Value, name: Coordinate) -> Iterator[Value]:
     for part in operands(op):
         if not (isinstance(op, Read) and part is op.source and name in dict(op.index)):
             yield part
+
+
+def _has_name(one: Value, name: Coordinate) -> bool:
+    """Whether an array that a value is made of has an axis by this name, and is not read along it."""
+    return any(not isinstance(part.op, _RENAMED) for part in _varying(one, name) or ())
 
 
 def _read_along(one: Value, axis: Axis) -> Iterator[Coordinate]:
