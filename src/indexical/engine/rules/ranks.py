@@ -77,7 +77,8 @@ def among_the_largest(before: Value, after: Value, names: Names) -> str:
     """A ranking of which only the first count."""
     assert isinstance(before.op, Map)
     rank, limit = before.op.args
-    return f"the {as_written(limit, names)} largest along `{rank.op.along.name}`, and not all ranks"  # type: ignore[union-attr]
+    assert isinstance(rank.op, Normalize)
+    return f"the {as_written(limit, names)} largest along `{rank.op.along.name}`, and not all ranks"
 
 
 def places_of_the_largest(before: Value, after: Value, names: Names) -> str:
