@@ -81,6 +81,8 @@ def _windows(shifted: Value, op: Contract) -> list[Window]:
 
 def _in_order(windows: list[Window], source: Value) -> list[Window]:
     """Windows in the order in which an input has their axes, that a kernel takes as it lies in memory."""
+    if len(windows) < 2:
+        return windows
     inputs = [one.op for one in reachable([source]) if isinstance(one.op, Input)]
     homes = [[axis.name for axis in op.home] for op in inputs]
     home = next((home for home in homes if all(window.name in home for window in windows)), None)

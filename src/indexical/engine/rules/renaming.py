@@ -10,7 +10,7 @@ from ..ops import Axis, Contract, Iota, Map, Normalize, Read, Reduce, Value, ope
 from .patterns import Found, No, Target
 
 _RENAMED = (Iota, Map, Read, Reduce, Contract, Normalize)
-_MOST = 100  # Steps that are taken to find what varies with an axis.
+_MOST = 40  # Steps that are taken to find what varies with an axis.
 
 
 def name_alike(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -22,14 +22,14 @@ def name_alike(one: Value, found: Found, target: Target) -> Value | No | None:
     for axis in op.over:
         names = [name for part in parts for name in _read_along(part, axis)]
         name = max(names, key=names.count, default=axis.name)
-        # What has the axis by this name would have to be read along the new one, and the rule would turn in circles.
-        if names.count(name) <= sum(_count_own(part, axis) for part in parts):
-            continue
         if name == axis.name or name in one.names or any(name == other.name for other in op.over):
+            continue
+        # What has the axis by this name would have to be read along the new one, and the rule would turn in circles.
+        if any(_has_name(part, axis.name) for part in parts):
             continue
         new = Axis(name, axis.extent)
         renamed = [rename(part, axis, new) for part in parts]
-        if any(part is None for part in renamed) or any(_has_name(part, axis.name) for part in parts):
+        if any(part is None for part in renamed):
             continue
         over = tuple(sorted((new if other is axis else other for other in op.over), key=lambda other: other.name))
         where = renamed[1] if op.where is not None else None
@@ -56,12 +56,12 @@ def _varying(one: Value, name: Coordinate) -> list[Value] | None:
     return list(seen)
 
 
-def _free_in(one: Value, name: Coordinate) -> Iterator[Value]:
+def _free_in(one: Value, name: Coordinate) -> tuple[Value, ...]:
     """The operands in which an axis of this name is the value's own: an axis that is read at places is not."""
-    op = one.op
-    for part in operands(op):
-        if not (isinstance(op, Read) and part is op.source and name in dict(op.index)):
-            yield part
+    parts = operands(one.op)
+    if isinstance(one.op, Read) and name in dict(one.op.index):
+        return tuple(part for part in parts if part is not one.op.source)
+    return parts
 
 
 def _has_name(one: Value, name: Coordinate) -> bool:
@@ -77,12 +77,6 @@ def _read_along(one: Value, axis: Axis) -> Iterator[Coordinate]:
                 whole = part.op.source.extent(name) == axis.extent
                 if whole and isinstance(at.op, Iota) and at.op.axis == axis:
                     yield name
-
-
-def _count_own(one: Value, axis: Axis) -> int:
-    """How many arrays have an axis by its name, and are not made of others here."""
-    parts = _varying(one, axis.name) or ()
-    return sum(not isinstance(part.op, Iota | Read | Map | Contract | Reduce | Normalize) for part in parts)
 
 
 def rename(one: Value, old: Axis, new: Axis) -> Value | None:

@@ -76,11 +76,11 @@ def multiply_out(one: Value, found: Found, target: Target) -> Value | No | None:
 
 
 def _groups(one: Value, op: Reduce) -> list[list[Term]]:
-    """The terms of a sum: each that is a product of matrices for itself, the others in groups of the same axes. One
+    """The terms of a sum: each that is an outer product for itself, the others in groups of the same axes. One
     with fewer axes joins a group that has these and more, but not one that has the axes of all: that is what is best
     kept apart."""
     terms = terms_of(_opened(one))
-    apart = [term for term in terms if is_contractable(term.value, op.over, op.where)]
+    apart = [term for term in terms if is_outer(term.value, op.over)]
     if apart:
         rest = [term for term in terms if term not in apart]
         return [*([term] for term in apart), *([rest] if rest else [])] if len(terms) > 1 else []
@@ -151,16 +151,21 @@ def _may_leave(factor: Factor, target: Target) -> bool:
 # ---------------------------------------------------------------------- contractions
 
 
+def is_outer(one: Value, over: Sequence[Axis]) -> bool:
+    """Whether a product is larger than each of its factors."""
+    bound = names_of(over)
+    arrays = [f.value.names for f in factors_of(one) if not f.inverse and f.value.names & bound]
+    return one.kind == "real" and len(arrays) > 1 and frozenset[Coordinate]().union(*arrays) not in arrays
+
+
 def is_contractable(one: Value, over: Sequence[Axis], guard: Value | None = None) -> bool:
     """Whether a product is larger than each of its factors; or one of a matrix and vectors, of which one has the axes
     of the guard."""
     bound = names_of(over)
     arrays = [f.value.names for f in factors_of(one) if not f.inverse and f.value.names & bound]
-    if one.kind != "real" or len(arrays) < 2:
-        return False
+    if is_outer(one, over) or one.kind != "real" or len(arrays) < 2:
+        return is_outer(one, over)
     every = frozenset[Coordinate]().union(*arrays)
-    if every not in arrays:
-        return True
     vectors = [names for names in arrays if names != every]
     tests = conjuncts(guard)
     return len(vectors) == len(arrays) - 1 and all(any(test.names <= names for names in vectors) for test in tests)

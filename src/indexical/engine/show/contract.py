@@ -28,11 +28,11 @@ def added(p: Any, one: Value) -> Code | None:
             continue
         way = product_of(product.op, p.order, p.order[product])  # type: ignore[arg-type]
         if not way.batch and not way.stack and way.rows and addend.names == frozenset(way.columns):
-            p.emitted.add(product)
+            p.computed(product)
             return _in_order(p, _product(p, way, _matrices(p, addend, (), way.columns, ())), way, p.order[one])
         call = _ADDED.get((len(way.batch), len(way.rows), len(way.columns)))
         if call is not None and not way.stack and addend.names == product.names:
-            p.emitted.add(product)
+            p.computed(product)
             parts = (
                 _permuted(p, addend, way.axes),
                 _matrices(p, way.left, way.batch, way.rows, way.over),

@@ -16,6 +16,7 @@ from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
 from ..order import reachable, roots_of
 from .imports import imported
 from .inputs import input_of, take
+from .lifetimes import free
 from .lines import WIDEST, wrapped
 from .numbers import negated
 from .opaque import Kernels
@@ -178,7 +179,7 @@ def _define(p: Printer) -> None:
         if one not in p.names:
             p.assign(one, code)
         if definition is not last and (p.frees or len(p.names) >= FEW):
-            p.free()
+            free(p)
 
 
 def _assert(p: Printer) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from ...ir import nodes as ir
-from ...ir.needs import made_of
+from ...ir.needs import members
+from ...ir.walk import reads_of
 from ..merging import merge_of
-from ..ops import Axis, Definition, Input, Map, Read, Value
+from ..ops import Axis, Definition, Input, Map, Read, Value, operands
 from ..order import reachable, roots_of
 from .code import Code, call, method
 from .inputs import argument_of, input_of
@@ -17,7 +21,8 @@ def give(p: Printer) -> None:
     """Return the definitions that are wanted."""
     given: set[Value] = set()
     wanted = [p.plan.definitions[name] for name in p.plan.wanted]
-    found = [_with_zeros(p, definition, _own(p, definition, given)) for definition in wanted]
+    gone = _cancelled(p, wanted) if "with_zeros" in p.d.helpers else {}
+    found = [_with_zeros(p, each, _own(p, each, given), gone.get(each.name, [])) for each in wanted]
     p.add(f"return {', '.join(found)}")
 
 
@@ -87,13 +92,25 @@ def _runs_backward(p: Printer) -> bool:
     return any(factor < 0 and at.names & {atom for atom, _ in monomial} for (monomial, factor), at in terms)
 
 
-def _with_zeros(p: Printer, definition: Definition, code: Code) -> Code:
+def _with_zeros(p: Printer, definition: Definition, code: Code, cancelled: list[str]) -> Code:
     """A result in which some inputs cancel, for a library that knows gradients of what is read alone."""
-    if "with_zeros" not in p.d.helpers or definition.kind != "real":
-        return code
-    reads = made_of([definition.name], (p.plan.written or p.plan.program).definitions)
-    left = set(reachable([definition.value]))
-    gone = [input_of(one) for one in p.plan.inputs if one not in left and one.kind == "real"]
-    names = [op.name for op in gone if op.name in reads and argument_of(p, op).dtype is not None]
-    p.notes[definition.name] = [f"`{name}` cancels and is not read: its gradient is 0" for name in names]
-    return call(p.helper("with_zeros"), code, *(p.variables[name] for name in names)) if names else code
+    p.notes[definition.name] = [f"`{name}` cancels and is not read: its gradient is 0" for name in cancelled]
+    return call(p.helper("with_zeros"), code, *(p.variables[name] for name in cancelled)) if cancelled else code
+
+
+def _cancelled(p: Printer, wanted: list[Definition]) -> dict[str, list[str]]:
+    """For each result the arrays that it is made of as it was written, and not as it is computed. Each is a bit: sets
+    of them would grow with the program."""
+    arrays = [one for one in p.plan.inputs if one.kind == "real" and argument_of(p, input_of(one)).dtype is not None]
+    names = [input_of(one).name for one in arrays]
+    computed = {one: 1 << number for number, one in enumerate(arrays)}
+    written = {name: 1 << number for number, name in enumerate(names)}
+    for one in reachable(roots_of(p.plan)):
+        computed.setdefault(one, reduce(or_, (computed[part] for part in operands(one.op)), 0))
+    program = p.plan.written or p.plan.program
+    for order in program.order:
+        group = members(order)
+        reads = (read.tensor for name in group for read in reads_of(program.definitions[name]))
+        written |= dict.fromkeys(group, reduce(or_, (written.get(name, 0) for name in reads), 0))
+    gone = {each.name: written[each.name] & ~computed[each.value] for each in wanted if each.kind == "real"}
+    return {name: [one for number, one in enumerate(names) if bits >> number & 1] for name, bits in gone.items()}

@@ -41,7 +41,6 @@ from .contract import contract
 from .elementwise import mapped
 from .joins import join
 from .library import library
-from .lines import filled
 from .loops import result
 from .number_helpers import HELPERS
 from .numbers import expr_of, extent, fitting, number, settled
@@ -101,6 +100,7 @@ class Printer:
         self.depth = 1
         self.names: dict[Value, str] = {}
         self.emitted: set[Value] = set()
+        self.unlooked: list[Value] = []  # Of these, those whose operands have not been looked at since.
         # The values that statements compute in order, each with those that are let go after it.
         self.statements: list[tuple[Value, list[Value]]] = []
         self.refused: set[str] = set()
@@ -306,7 +306,7 @@ class Printer:
 
     def made(self, one: Value) -> Code:
         """The code that computes a value."""
-        self.emitted.add(one)
+        self.computed(one)
         match one.op:
             case Input(name):
                 return Code(self.variables[name])
@@ -366,25 +366,10 @@ class Printer:
                     self._readers.setdefault(part, set()).add(reader)
         return self._readers.get(one, set())
 
-    def free(self) -> None:
-        """Let go of the names of values that all their readers have read."""
-        kept = set(roots_of(self.plan))
-        arrays = [one for one in self.names if len(one.axes) > 1 and one not in kept and not isinstance(one.op, Input)]
-        gone = {one for one in arrays if self.readers(one) <= self.emitted}
-        needed = {name for one, name in self.names.items() if one not in gone}
-        names = sorted({self.names[one] for one in gone} - needed)
-        inside: set[str] = set()
-        if self.kernels is not None:
-            names = [name for name in names if name not in self.kernels.reads_later()]
-            inside = self.kernels.reads_inside() & set(names)
-        if inside:  # A name that functions read cannot be deleted.
-            self.add(" = ".join([*sorted(inside), "None"]))
-        for line in filled([name for name in names if name not in inside]):
-            self.add(f"del {line}")
-        if gone:
-            self.statements[-1][1].extend(gone)
-        for one in gone:
-            del self.names[one]
+    def computed(self, *values: Value) -> None:
+        """Note that values are computed: their operands are read."""
+        self.emitted.update(values)
+        self.unlooked += values
 
 
 def _input(one: Value) -> Input:

@@ -31,12 +31,12 @@ def rounded(p: Printer, one: Value, arg: Value) -> Code | None:
             return None
     scaled = _scaled_sum(p, one, fn, left, right)
     if scaled is not None:
-        p.emitted.add(arg)
+        p.computed(arg)
         return scaled
     sides = [stored(p, side) for side in (left, right)]
     if any(side.dtype not in (one.dtype, "f32") for side in sides):
         return None
-    p.emitted.update((arg, *(side for side, short in zip((left, right), sides, strict=True) if side is not short)))
+    p.computed(arg, *(side for side, short in zip((left, right), sides, strict=True) if side is not short))
     own = p.order_of(one)
     codes = [p.aligned(side, own) for side in sides]
     return call(p.helper("rounded"), f"{p.d.module}.{SIGNS[fn]}", *codes, p.d.dtype(one.dtype))
@@ -55,7 +55,7 @@ def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> C
         x, factor = sorted(scaled, key=lambda part: part.names != one.names)
         if x.names != one.names or alone.names != one.names or any(part.dtype != one.dtype for part in parts):
             continue
-        p.emitted.update((product, other, *factors))  # All are stored in 16 bits: none is computed in 32.
+        p.computed(product, other, *factors)  # All are stored in 16 bits: none is computed in 32.
         codes = [p.aligned(part, p.order_of(one)) for part in (alone, x, factor)]
         return call(p.helper("add_scaled"), *codes, *((-1,) if fn == "-" else ()))
     return None
@@ -76,10 +76,10 @@ def mixed(p: Printer, args: tuple[Value, ...]) -> tuple[Value, ...]:
         return args
     left, right = args
     if (short := stored(p, right, _NARROW)) is not right:
-        p.emitted.add(right)
+        p.computed(right)
         return left, short
     if (short := stored(p, left, _NARROW)) is not left:
-        p.emitted.add(left)
+        p.computed(left)
     return short, right
 
 

@@ -1,0 +1,33 @@
+"""Lifetimes of arrays: the lines that let go of what nothing reads any more."""
+
+from __future__ import annotations
+
+from ..ops import Input, operands
+from ..order import roots_of
+from .lines import filled
+from .printer import Printer
+
+
+def free(p: Printer) -> None:
+    """Let go of the names of values that all their readers have read. Only what was read since the last time is looked
+    at."""
+    read = {part: None for one in p.unlooked for part in operands(one.op) if part in p.names}
+    p.unlooked.clear()
+    arrays = [one for one in read if len(one.axes) > 1 and not isinstance(one.op, Input)]
+    gone = {one for one in arrays if p.readers(one) <= p.emitted}
+    gone -= set(roots_of(p.plan)) if gone else gone
+    if not gone:
+        return
+    needed = {name for one, name in p.names.items() if one not in gone}
+    names = sorted({p.names[one] for one in gone} - needed)
+    inside: set[str] = set()
+    if p.kernels is not None:
+        names = [name for name in names if name not in p.kernels.reads_later()]
+        inside = p.kernels.reads_inside() & set(names)
+    if inside:  # A name that functions read cannot be deleted.
+        p.add(" = ".join([*sorted(inside), "None"]))
+    for line in filled([name for name in names if name not in inside]):
+        p.add(f"del {line}")
+    p.statements[-1][1].extend(gone)
+    for one in gone:
+        del p.names[one]
