@@ -20,17 +20,6 @@ pytestmark = pytest.mark.sampled(40)
 SEEDS, EACH = 250, 10
 ODD = 50
 
-# Draws with a fault that is known: they fail until it is mended, and then have to leave this list.
-_FITS = "a whole number of 32 bits is asked to fit where a guard removes it"
-_EMPTY = "a constant index is refused where no point asks for it"
-KNOWN = {("values", "guarded", 40): _FITS, ("spoilt", "guarded", 30): _FITS, ("empty", "derivable", 509): _EMPTY}
-
-
-def expect_known(request: pytest.FixtureRequest, kind: str, generator: str, start: int) -> None:
-    reason = KNOWN.get((kind, generator, start))
-    if reason is not None:
-        request.applymarker(pytest.mark.xfail(reason=reason, raises=AssertionError))
-
 
 def faults(cases: Iterable[Drawn | None], libraries: Iterable[str], isolates: Iterable[bool]) -> Iterator[str]:
     """What is wrong with the programs that compile and whose arrays fit."""
@@ -58,8 +47,7 @@ def check(
 
 @pytest.mark.parametrize("start", range(0, SEEDS, EACH))
 @pytest.mark.parametrize("generator", drawing.GENERATORS)
-def test_values_are_those_of_the_reference(generator: str, start: int, request: pytest.FixtureRequest) -> None:
-    expect_known(request, "values", generator, start)
+def test_values_are_those_of_the_reference(generator: str, start: int) -> None:
     check(drawing.draw(generator, seed) for seed in range(start, start + EACH))
 
 
@@ -72,10 +60,7 @@ def test_values_by_jax_are_those_of_the_reference(generator: str) -> None:
 
 @pytest.mark.parametrize("start", range(0, ODD, EACH))
 @pytest.mark.parametrize("generator", ["programs", "guarded", "mixing", "poles"])
-def test_isolated_code_hears_nothing_that_a_guard_removed(
-    generator: str, start: int, request: pytest.FixtureRequest
-) -> None:
-    expect_known(request, "spoilt", generator, start)
+def test_isolated_code_hears_nothing_that_a_guard_removed(generator: str, start: int) -> None:
     cases = (drawing.draw(generator, seed) for seed in range(300 + start, 300 + start + EACH))
     check(None if case is None else drawing.spoilt(case, case.seed) for case in cases)
 
@@ -89,8 +74,7 @@ def test_what_the_reference_refuses_is_refused_under_its_code(generator: str, st
 
 @pytest.mark.parametrize("start", range(500, 515, 3))
 @pytest.mark.parametrize("generator", ["guarded", "derivable", "normalised"])
-def test_axes_without_points(generator: str, start: int, request: pytest.FixtureRequest) -> None:
-    expect_known(request, "empty", generator, start)
+def test_axes_without_points(generator: str, start: int) -> None:
     cases = (drawing.draw(generator, seed) for seed in range(start, start + 3))
     check(empty for case in cases if case is not None for empty in drawing.emptied(case))
 

@@ -246,6 +246,6 @@ def is_view(one: Value) -> bool:
     match one.op:
         case Input() | Number() | Iota():
             return True
-        case Read(source, index, "never"):
+        case Read(source, index, outside) if outside == "never" or all(at.is_host for _, at in index):
             return all(at.known.whole is not None for _, at in index) and not isinstance(source.op, Carried)
     return not one.axes

@@ -14,7 +14,6 @@ from ...ir.removal import either, removal
 from ...ir.types import SHORT, STORED_ONLY, Dtype, Kind, widest
 from ...ir.walk import walk
 from ...source import Span
-from ..known import fits
 from ..ops import Map, Number, Value, apply, host
 from ..typed import COMPARISONS
 from . import wholes
@@ -184,7 +183,7 @@ def as_kind(low: Lowering, body: Value, let: ir.Let, scope: Scope) -> Value:
         wholes.check_fits(low, body, dtype, let.span, scope)
     if let.kind == "bool" or body.is_host or body.dtype == dtype:
         return body
-    return apply(f"as {dtype}", body, checked=not fits(body.known.bounds, dtype))
+    return wholes.fitted(low, body, dtype, let.span, scope)
 
 
 # -------------------------------------------------------------------------- choices

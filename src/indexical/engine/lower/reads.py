@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.types import STORED_ONLY, Coordinate
-from ..ops import OUTSIDE, Axis, Carried, Iota, Join, Outside, Read, Table, Value, apply, value
-from .lowering import Lowering
+from ..known import bounds_of
+from ..ops import OUTSIDE, Axis, Carried, Iota, Join, Outside, Read, Table, Value, apply, conjuncts, host, value
+from .lowering import Lowering, conjunction
 from .scope import Scope
 
 
@@ -51,7 +52,19 @@ def _at(
         return source
     names = frozenset[Coordinate]().union(*(place.names for _, place in index))
     under = low.mask(scope, names) if outside == "check" else None
+    if outside == "check" and not names:
+        under = conjunction([*conjuncts(under), *_some(scope, source)])
     return value(Read(source, tuple(index), outside, under))
+
+
+def _some(scope: Scope, source: Value) -> list[Value]:
+    """Whether there are points that ask for one place of a source: along each axis in force that it does not have."""
+    axes = [axis for place in scope.places.values() for axis in place.axes if axis not in source.axes]
+    return [
+        host(build.apply(">", (axis.extent, build.whole(0, axis.extent.span)), "bool", axis.extent.span))
+        for axis in axes
+        if bounds_of(axis.extent)[0] <= 0
+    ]
 
 
 def _spread(source: Value, home: tuple[Axis, ...]) -> Value:
@@ -81,8 +94,8 @@ def _outside(low: Lowering, index: ir.Expr, extent: ir.Expr, scope: Scope) -> Ou
             reach |= range.depends_on
     if low.is_inside(index, extent, tuple(own)):
         return "never"
-    # A range around it speaks of the index only by bounds that vary with its coordinates.
-    more = bool(scope.facts) or any(range.depends_on & reach for range in scope.box if range not in own)
+    # A range around it speaks of the index only by bounds that vary with its coordinates, or of a number by its points.
+    more = bool(scope.facts) or not reach or any(range.depends_on & reach for range in scope.box if range not in own)
     return "masked" if more and low.is_inside(index, extent, scope.trail) else "check"
 
 

@@ -119,13 +119,16 @@ def cast(low: Lowering, expr: ir.Map, arg: Value, dtype: Dtype, scope: Scope) ->
     """A number as a whole one of a dtype: a real is truncated toward 0. What does not fit is refused."""
     if isinstance(arg.op, Number):
         return _cast_of_host(low, expr, arg, dtype, scope)
-    if arg.dtype == dtype:
-        return arg
+    return arg if arg.dtype == dtype else fitted(low, arg, dtype, expr.span, scope)
+
+
+def fitted(low: Lowering, arg: Value, dtype: Dtype, span: Span, scope: Scope) -> Value:
+    """An array of numbers as whole ones of a dtype, which have to fit where they are asked for."""
     checked = arg.kind == "real" or (arg.kind == "whole" and not fits(arg.known.bounds, dtype))
-    if checked and scope.facts:
-        mask = low.mask(scope, arg.names)
-        arg = arg if mask is None else elementwise.where(low, mask, arg, elementwise.constant(0, arg.kind, expr.span))
-    return apply(expr.op, arg, checked=checked)
+    mask = low.mask(scope, arg.names) if checked and scope.facts else None
+    if mask is not None:
+        arg = elementwise.where(low, mask, arg, elementwise.constant(0, arg.kind, span))
+    return apply(f"as {dtype}", arg, checked=checked)
 
 
 def _cast_of_host(low: Lowering, expr: ir.Map, arg: Value, dtype: Dtype, scope: Scope) -> Value:

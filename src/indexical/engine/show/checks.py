@@ -60,6 +60,8 @@ def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, mess
         p.check(_outside(p, place, axis, under), "IX305", message, chain("and", tests))
     elif under is None:
         p.d.check_places(p, p.named(place), extent(p, axis), message)
+    elif under.is_host:
+        p.check(_outside(p, place, axis, None), "IX305", message, p.code(under))
     else:
         p.check(_outside(p, place, axis, under), "IX305", message)
 
