@@ -78,6 +78,9 @@ MINIMAL = {
     "round a contraction once": """
         input a[i, k], b[k, j]; let c[i, k] = a[i, k] as f16; let d[k, j] = b[k, j] as f16;
         let y[i, j] = sum[k]((c[i, k] as f32) * (d[k, j] as f32)) as f16;""",
+    "round a norm once": """
+        input x[i, m]; let h[i, m] = x[i, m] as f16; let z[i, m] = h[i, m] as f32;
+        let y[i, m] = (z[i, m] * rsqrt(mean[m](z[i, m] ** 2) + 0.001)) as f16;""",
     "round once": "input x[i]; let h[i] = x[i] as f16; let y[i] = ((h[i] as f32) * 2.0) as f16;",
     "count from the end": """
         input x[n], w[k]; let y[n] = sum[k](x[n - k] * w[k] where k <= n);""",

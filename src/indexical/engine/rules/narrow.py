@@ -14,10 +14,10 @@ def round_contraction(one: Value, found: Found, target: Target) -> Value | No | 
     assert isinstance(inner, Contract)
     if one.dtype not in SHORT or len(inner.factors) != 2 or "contract" not in target.rounds_once:
         return None
-    stored = [_stored(factor, one.dtype) for factor in inner.factors]
-    if stored[0] is None or stored[1] is None:
+    parts = [stored(factor, one.dtype) for factor in inner.factors]
+    if parts[0] is None or parts[1] is None:
         return No("a factor is not stored in 16 bits, and would be rounded before it is multiplied")
-    return value(Contract((stored[0], stored[1]), inner.over))
+    return value(Contract((parts[0], parts[1]), inner.over))
 
 
 def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -27,7 +27,7 @@ def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
     assert isinstance(inner, Map)
     if one.dtype not in SHORT or inner.fn not in target.rounds_once or inner.checked:
         return None
-    parts = [arg if arg.is_host else _stored(arg, one.dtype) for arg in inner.args]
+    parts = [arg if arg.is_host else stored(arg, one.dtype) for arg in inner.args]
     arrays = [part for part in parts if part is not None and not part.is_host]
     if any(part is None for part in parts) or not arrays:
         return None
@@ -39,7 +39,7 @@ def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
     return apply(inner.fn, *(part for part in parts if part is not None))
 
 
-def _stored(one: Value, dtype: Dtype | None) -> Value | None:
+def stored(one: Value, dtype: Dtype | None) -> Value | None:
     """The array that was widened, where it is of this dtype."""
     match one.op:
         case Map("as f32", (inner,)) if inner.dtype == dtype:

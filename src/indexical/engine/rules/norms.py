@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
+from ...ir.types import Dtype
 from ...records import dataclass
 from ..ops import Axis, Iota, Library, Map, Normalize, Number, Read, Reduce, Value, apply, value
+from .narrow import stored
 from .patterns import Found, No, Target
 from .renaming import rename
 from .sums import multiplied
@@ -27,8 +29,11 @@ class Mean:
 
 
 def mean_of(one: Value) -> Mean | None:
-    """The mean that a value is: as such, or as a sum over a number of points."""
+    """The mean that a value is: as such, or as a sum over a number of points. One that is rounded to 16 bits on the way
+    counts too: a kernel has it in 32."""
     match one.op:
+        case Map("as f32", (Value(op=Map("as f16" | "as bf16", (inner,))),)) if inner.dtype == "f32":
+            return mean_of(inner)
         case Map("some mean", (inner, test)):
             found = mean_of(inner)
             return None if found is None else replace(found, tests=(*found.tests, test))
@@ -141,6 +146,24 @@ def _with(normed: Value, name: str, other: Value, kernels: Sequence[str]) -> Val
             if name in names or "bias" in names or other.names != frozenset(result[-1]) or other.dtype != op.dtype:
                 return None
             return value(replace(op, args=(*op.args, other), layouts=(*layouts, (name, (result[-1],)))))
+    return None
+
+
+def round_norm(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A norm of widened arrays that is rounded is that of the arrays as they are stored: the kernel computes in 32
+    bits."""
+    return _narrowed(found["norm"], one.dtype)
+
+
+def _narrowed(normed: Value, dtype: Dtype | None) -> Value | None:
+    match normed.op:
+        case Map("some mean", (inner, test)):
+            made = _narrowed(inner, dtype)
+            return None if made is None else apply("some mean", made, test)
+        case Library(args=args) as op if op.dtype == "f32":
+            parts = [stored(arg, dtype) for arg in args]
+            own = tuple(part for part in parts if part is not None)
+            return value(replace(op, args=own, dtype=dtype)) if len(own) == len(args) else None
     return None
 
 

@@ -17,7 +17,16 @@ from .decays import by_decay, decayed
 from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
 from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import round_contraction, round_once
-from .norms import cross_entropy, cross_entropy_of_total, is_norm, negated_twice, norm, norm_bias, norm_weight
+from .norms import (
+    cross_entropy,
+    cross_entropy_of_total,
+    is_norm,
+    negated_twice,
+    norm,
+    norm_bias,
+    norm_weight,
+    round_norm,
+)
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
 from .places import contract_before_read, merge_reads, one_hot, write_before_contract, write_places
@@ -150,6 +159,7 @@ RULES: tuple[Rule, ...] = (
         by_chosen_matrices,
     ),
     Rule("round a contraction once", ROUNDED_CONTRACTION, round_contraction, "b16(Σ f32(a)·f32(b)) = Σ a·b"),
+    Rule("round a norm once", mapped(ROUNDED, NORM), round_norm, "b16(norm(f32(x))) = norm(x)"),
     Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)"),
     Rule("convolve", Pattern(Contract), convolve, "Σ_k x[i + k]·w[k] is a convolution", elements, by_convolution),
     Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),
