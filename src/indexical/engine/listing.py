@@ -52,6 +52,7 @@ _FUSED = {
     "among_first": "sort",
     "by_place": "contract",
     "convolution": "convolve",
+    "decayed": "scan",
     "products_by_place": "contract",
     "rank": "sort",
     "top": "sort",

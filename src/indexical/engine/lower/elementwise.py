@@ -71,7 +71,10 @@ def _is_safe(expr: ir.Expr) -> bool:
 
 def harmless(low: Lowering, expr: ir.Map, args: tuple[Value, ...], scopes: Sequence[Scope]) -> tuple[Value, ...]:
     """Arguments that are 1 off the domain where the function may have no value or no slope there: else neither what a
-    mask leaves out nor its derivative would be finite. NaN may be the slope of a factor beside it."""
+    mask leaves out nor its derivative would be finite. NaN may be the slope of a factor beside it. What is made of
+    coordinates and whole numbers alone has no derivative."""
+    if not any(map(is_learned, expr.arguments)):
+        return args
     result = list(args)
     for n, arg in enumerate(args):
         if arg.is_host or not (_may_have_a_pole(expr.op, n, args) or _is_wild_slope(low, expr, n)):

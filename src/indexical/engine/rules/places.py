@@ -29,6 +29,8 @@ from .terms import applied, fresh, kept, last_point, names_of, total, whole
 
 # What the plan calls a sum into places.
 SCATTER = "scatter-add"
+# Why a table that is read at given places is not multiplied as a whole.
+_MANY = "the table may have far more places than are given"
 
 
 def one_hot(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -177,6 +179,8 @@ def contract_before_read(one: Value, found: Found, target: Target) -> Value | No
             continue
         if not reached or (is_view(factor) and not any(len(at.names) > 1 for _, at in read.index)):
             continue
+        if not all(is_arithmetic(at) for _, at in read.index):
+            return No(_MANY)
         taken = frozenset[Coordinate]().union(factor.names, over, read.source.names, *(other.names for other in others))
         names = _fresh_names(read, taken)
         bare = tuple((old, value(Iota(Axis(new, read.source.extent(old))))) for old, new in names.items())
@@ -212,6 +216,8 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
         [(name, place)] = inner.index
         if isinstance(inner.source.op, Carried) or not over <= place.names or inner.source.names & over:
             continue
+        if not is_arithmetic(place):
+            return No(_MANY)
         if not place.names <= weights.names:
             return No("the weights do not have all axes of the place")
         if inner.under is not None and not inner.under.names <= weights.names:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.affine import Polynomial, affine_parts, is_counted, polynomial
-from ..ops import Axis, Value
+from ...ir.types import Coordinate
+from ..ops import Axis, Iota, Read, Table, Value, operands
 from .code import COMPARE, Code, chain, closed, infix
 from .numbers import counted, extent, is_never_negative, number
 
@@ -32,6 +33,22 @@ def ends_of(place: Value) -> tuple[Polynomial, Polynomial] | None:
         else:
             return None
     return least, most + 1
+
+
+def out_of_bounds(p: Printer, source: Value, name: Coordinate) -> str:
+    """The refusal of a place that an axis does not have: it names the array that this is an axis of."""
+    while True:
+        definition = p.definition_of.get(source)
+        title = definition.name if definition is not None else getattr(source.op, "name", None)
+        within = [part for part in operands(source.op) if name in part.names]
+        if isinstance(source.op, Read):
+            index = source.op.index
+            name = next((old for old, at in index if isinstance(at.op, Iota) and at.op.axis.name == name), name)
+            within = [source.op.source]
+        if title is not None or not within:
+            literal = "an array literal" if isinstance(source.op, Table) else f"axis `{name}`"
+            return f"an index of {literal if title is None else f'`{title}`'} is out of bounds"
+        source = within[0]
 
 
 def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, message: str) -> None:

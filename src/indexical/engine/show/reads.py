@@ -10,7 +10,7 @@ from ...ir.types import Coordinate
 from ...records import dataclass
 from ..merging import Merge, merge_of
 from ..ops import Axis, Carried, Iota, Number, Read, Value, value
-from .checks import check_places
+from .checks import check_places, out_of_bounds
 from .code import Code, call, indexed, method
 from .numbers import counted, extent, number
 from .rows import row_of
@@ -67,23 +67,16 @@ def read(p: Printer, one: Value) -> Code:
     reached = _gathered_together(reached, index)
     gathered = [reach.axis.name for reach in reached if reach.runs is None]
     # One gather that is not checked under a guard looks at its places itself.
-    message = f"an index of {_title(p, op.source)} is out of bounds" if op.outside == "check" else ""
-    checks_itself = bool(message) and op.under is None and len(gathered) == 1
-    for name, place in op.index if message else ():
+    checks_itself = op.outside == "check" and op.under is None and len(gathered) == 1
+    for name, place in op.index if op.outside == "check" else ():
         if not (checks_itself and name in gathered):
-            check_places(p, place, op.source.axis(name), op.under, message)
+            check_places(p, place, op.source.axis(name), op.under, out_of_bounds(p, op.source, name))
     outside = op.outside == "masked" or (op.outside == "check" and op.under is not None)
     code, now = _viewed(p, code, reached, outside)
     if gathered:
-        code, now = _gathered(p, code, now, index, outside, message if checks_itself else "")
+        message = out_of_bounds(p, op.source, gathered[0]) if checks_itself else ""
+        code, now = _gathered(p, code, now, index, outside, message)
     return p.permuted(code, now, p.order_of(one))
-
-
-def _title(p: Printer, source: Value) -> str:
-    """What a source is called in a refusal."""
-    definition = p.definition_of.get(source)
-    name = definition.name if definition is not None else getattr(source.op, "name", None)
-    return "an array literal" if name is None else f"`{name}`"
 
 
 def _apart(p: Printer, op: Read, index: dict[Coordinate, Value]) -> tuple[Code, tuple[Coordinate, ...]]:

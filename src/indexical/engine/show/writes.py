@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...ir.affine import of_atom
 from ...ir.types import Coordinate
 from ..constants import shared
-from ..ops import Axis, Iota, Put, Value, Write, value
-from .checks import check_places
+from ..ops import Axis, Iota, Put, Value, Write, operands, value
+from .checks import check_places, out_of_bounds
 from .code import Code, call, tupled
 from .joins import slot
 from .numbers import extent
@@ -22,7 +22,7 @@ def write(p: Printer, one: Value) -> Code:
     op = one.op
     assert isinstance(op, Write)
     if op.outside == "check":
-        check_places(p, op.place, op.axis, op.under, f"an index of `{op.axis.name}` is out of bounds")
+        check_places(p, op.place, op.axis, op.under, out_of_bounds(p, _multiplied(p, one, op.axis), op.axis.name))
     gone = {axis.name for axis in op.gone}
     own = p.order_of(one)
     batch = tuple(name for name in own if name in op.place.names)
@@ -42,6 +42,12 @@ def write(p: Printer, one: Value) -> Code:
     code = call(p.helper(helper), values, tupled(index), tupled(counts))
     assert gone.isdisjoint(own)
     return p.permuted(code, (*batch, op.axis.name, *rest), own)
+
+
+def _multiplied(p: Printer, one: Value, axis: Axis) -> Value:
+    """What is multiplied with values by place: the array that has these places."""
+    beside = [part for reader in p.readers(one) for part in operands(reader.op) if part is not one]
+    return next((part for part in beside if axis.name in part.names), one)
 
 
 def put(p: Printer, one: Value) -> Code:
