@@ -13,7 +13,12 @@ from .terms import NOWHERE, applied, cast, infinity, is_number, last_point, real
 
 # What runs along an axis for each reduction, and what the plan calls that.
 RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "any": "cummax", "all": "cummin"}
-_WORDS = {"prod": "product", "max": "maximum", "min": "minimum", "mean": "sum"}
+_WORDS = {
+    "prod": "product", "max": "maximum", "min": "minimum", "mean": "sum",
+    "argmax": "place of the maximum", "argmin": "place of the minimum",
+}  # fmt: skip
+# What finds the largest so far, and how a number compares that is larger.
+_RECORDS = {"argmax": ("max", ">"), "argmin": ("min", "<")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,11 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
     op = one.op
     assert isinstance(op, Reduce)
     prefix = prefix_of(op)
-    if prefix is None or (op.fn not in RUNNING and op.fn != "mean"):
+    if prefix is None or (op.fn not in RUNNING and op.fn not in _WORDS):
         return None
     order, source, others, asked = prefix
+    if op.fn in _RECORDS:
+        return _place(op, *prefix)
     if op.fn == "mean":
         count = value(Reduce("sum", where(all_of(*conjuncts(op.where)) or whole(1), whole(1), whole(0)), op.over))
         total = value(Reduce("sum", op.source, op.over, op.where))
@@ -74,8 +81,39 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
         body = where(others, body, nothing_here)
     if order.key.name not in body.names:
         return None
-    result = _at_queries(body, order, op, nothing)
+    totals = value(Normalize(RUNNING[op.fn], _turned(body, order), order.key, None, op.checked))
+    totals = applied(">", totals, whole(0)) if op.fn in ("any", "all") else totals
+    result = _at_queries(totals, order, None if op.fn in ("sum", "any") else nothing)
     return result if asked is None else where(asked, result, nothing)
+
+
+def _place(op: Reduce, order: Order, source: Value, others: Value | None, asked: Value | None) -> Value | None:
+    """The first place of the largest number so far: the last point at which a number is larger than all before it. From
+    the end it is one that is as large."""
+    if order.key.name not in source.names:
+        return None
+    fn, larger = _RECORDS[op.fn]
+    key, last = order.key, last_point(order.key)
+    here = value(Iota(key))
+    numbers = _turned(cast(source, None if source.kind == "real" else "i64"), order)
+    there = None if others is None else _turned(others, order)
+    most = value(Normalize(RUNNING[fn], where(there, numbers, _nothing(fn, source)) if there else numbers, key))
+    before = value(Read(most, ((key.name, applied("-", here, whole(1))),), "masked"))
+    is_first = applied("==", here, whole(0))
+    if there is not None:
+        count = value(Normalize("cumsum", where(there, whole(1), whole(0)), key))
+        is_first = applied("==", count, whole(1))
+    is_larger = applied(larger if order.forward else f"{larger}=", numbers, before)
+    is_odd = applied("!=", numbers, numbers)  # NaN comes before all numbers.
+    if order.forward:
+        is_odd = applied("&&", is_odd, applied("==", before, before))
+    is_new = applied("||", is_first, applied("||", is_larger, is_odd))
+    is_new = is_new if there is None else applied("&&", there, is_new)
+    places = value(Normalize("cummax", where(is_new, here, whole(-1)), key))
+    if not order.forward:
+        places = where(applied(">=", places, whole(0)), applied("-", last, places), whole(-1))
+    result = _at_queries(places, order, whole(-1))
+    return result if asked is None else where(asked, result, whole(-1))
 
 
 def prefix_of(op: Reduce) -> tuple[Order, Value, Value | None, Value | None] | None:
@@ -135,20 +173,23 @@ def _nothing(fn: str, one: Value) -> Value:
     return infinity(-1 if fn == "max" else 1)
 
 
-def _at_queries(body: Value, order: Order, op: Reduce, nothing: Value) -> Value:
-    """The running totals of a body, each at the last point that counts."""
+def _turned(body: Value, order: Order) -> Value:
+    """What runs along: from the end, where it runs backward."""
     key = order.key
-    last = last_point(key)
-    turned = body if order.forward else value(Read(body, ((key.name, applied("-", last, value(Iota(key)))),)))
-    totals = value(Normalize(RUNNING[op.fn], turned, key, None, op.checked))
-    totals = applied(">", totals, whole(0)) if op.fn in ("any", "all") else totals
+    if order.forward or key.name not in body.names:
+        return body
+    return value(Read(body, ((key.name, applied("-", last_point(key), value(Iota(key)))),)))
+
+
+def _at_queries(totals: Value, order: Order, nothing: Value | None) -> Value:
+    """Running totals, each at the last point that counts; `nothing` where there is none, None for 0."""
     place = order.place
-    at = place if order.ends_inside else applied("min", place, last)
+    at = place if order.ends_inside else applied("min", place, last_point(order.key))
     outside: Outside = "never" if order.ends_inside and order.begins_inside else "masked"
-    result = value(Read(totals, ((key.name, at),), outside))
-    if order.begins_inside and order.ends_inside:
+    result = value(Read(totals, ((order.key.name, at),), outside))
+    if outside == "never" or nothing is None:
         return result
-    return result if op.fn in ("sum", "any") else where(applied(">=", at, whole(0)), result, nothing)
+    return where(applied(">=", at, whole(0)), result, nothing)
 
 
 def by_running(before: Value, after: Value, names: Names) -> str:
