@@ -189,7 +189,17 @@ def shared(one: Value) -> tuple[Value, ...]:
             return () if over else factors
         case Join(parts=parts):
             return tuple(part for _, part in parts)
+        case Result(loop):  # A row that is read alone may be what was stored.
+            return tuple(_stored(loop))
     return ()
+
+
+def _stored(loop: Loop) -> Iterator[Value]:
+    for item in loop.body:
+        if isinstance(item, Loop):
+            yield from _stored(item)
+        else:
+            yield item.value
 
 
 def _read_by_place(values: list[Value]) -> set[Value]:

@@ -39,7 +39,7 @@ from .ops import (
     Write,
     operands,
 )
-from .order import expression, inlined, is_view, lifetimes, ordered, roots_of
+from .order import expression, inlined, is_view, lifetimes, ordered, read_by_rows, roots_of
 from .products import Product, copied, is_pair, product_of
 from .show import statements
 from .specialise import Sizes
@@ -138,6 +138,7 @@ class _Ledger:
     def __init__(self, plan: Plan, counted: Counted, library: str, frees: bool) -> None:
         self.plan, self.counted, self.memory = plan, counted, MEMORY[library]
         self.order = layouts(plan)
+        self.by_rows = read_by_rows(plan)
         values = ordered(plan)
         for one in values:
             if isinstance(one.op, Result):
@@ -172,12 +173,22 @@ class _Ledger:
         self.storage[one] = root
         self.holders[root] += 1
         if root is one:
-            self.size[one] = self.counted.bytes(one)
+            self.size[one] = self._own_bytes(one)
             if isinstance(one.op, Read) and _is_affine(one):  # A view of its source with zeros around.
                 self.size[one] = min(self.size[one], self.counted.bytes(one.op.source))
             self.held += self.size[one]
             return self.size[one]
         return 0
+
+    def _own_bytes(self, one: Value) -> int:
+        """The bytes of an array of its own. Of a recurrence that is read at single steps there are these rows, and the
+        one before."""
+        steps = self.by_rows.get(one)
+        if steps is None:
+            return self.counted.bytes(one)
+        assert isinstance(one.op, Result)
+        count = max(1, self.counted.extent(one.extent(one.op.of.steps[0])))
+        return self.counted.bytes(one) // count * min(count, len(steps) + 1)
 
     def _free(self, one: Value) -> None:
         root = self.storage.get(one, one)
@@ -210,7 +221,7 @@ class _Ledger:
         """The bytes that an operation needs for itself."""
         if isinstance(one.op, Contract):
             return self._copies(one, one.op)
-        if isinstance(one.op, Result) and self.memory.stacks:
+        if isinstance(one.op, Result) and self.memory.stacks and one not in self.by_rows:
             self.held += self.counted.bytes(one)  # The rows, which stay.
             return 0
         need = self.memory.workspace.get(_key(one), _NOTHING)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ..source import Span
+from .merging import merge_of
 from .ops import (
     Carried,
     Contract,
@@ -173,6 +174,29 @@ def carried_by(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
             if isinstance(one.op, Result) and found[one]:
                 found[one] -= stored(one.op.loop)
     return found
+
+
+def read_by_rows(plan: Plan) -> dict[Value, tuple[Value, ...]]:
+    """The results of loops that are read at single steps alone, and these steps: nobody needs all rows as one array."""
+    whole = set(roots_of(plan))
+    steps: dict[Value, dict[Value, None]] = {}
+    for one in reachable(whole):
+        for part in operands(one.op):
+            if isinstance(part.op, Result) and (step := _step_read(one, part, part.op.of)) is None:
+                whole.add(part)
+            elif isinstance(part.op, Result) and step is not None:
+                steps.setdefault(part, {})[step] = None
+    return {one: tuple(found) for one, found in steps.items() if one not in whole}
+
+
+def _step_read(reader: Value, result: Value, of: Carried) -> Value | None:
+    """The step of a recurrence at which a value reads it, where that is one number, the same in all turns of loops."""
+    op = reader.op
+    if not isinstance(op, Read) or op.outside != "never" or len(of.steps) != 1 or merge_of(op) is not None:
+        return None
+    index = dict(op.index)
+    step = index.get(of.steps[0])
+    return step if step is not None and step.is_host and not step.symbols and result not in index.values() else None
 
 
 # ----------------------------------------------------------------------- lifetimes

@@ -13,7 +13,7 @@ from .code import COMPARE, Code, call, closed, tupled
 from .joins import Slot, slot
 from .numbers import number
 from .rows import Rows, count_of, expr_at, so_far
-from .turns import first_turn, is_local, kept_for, later_turns, made_by, made_until, needed_tests, stored
+from .turns import first_turn, is_local, kept_for, last_rows, later_turns, made_by, made_until, needed_tests, stored
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 LONGEST = 100  # What is stored needs no name of its own, unless it is longer than this.
 
 
-def result(p: Printer, op: Result) -> Code:
-    """A definition after its loop, which is printed with the first of its definitions."""
+def result(p: Printer, one: Value) -> Code:
+    """A definition after its loop, which is printed with the first of its definitions: an array, or the rows where only
+    single ones are read."""
+    op = one.op
+    assert isinstance(op, Result)
     if op.of.name not in p.rows:
         _open(p, op.loop)
-    return so_far(p, op.of)
+    rows = p.rows[op.of.name]
+    if one not in p.by_rows or rows.filled:
+        return so_far(p, op.of)
+    p.names[one] = rows.variable
+    return Code(rows.variable)
 
 
 # -------------------------------------------------------------------------- loops
@@ -38,20 +45,26 @@ def _open(p: Printer, loop: Loop) -> None:
     reads = [one.op for one in inside if isinstance(one.op, Read)]
     others = [part.op for one in inside if not isinstance(one.op, Read) for part in operands(one.op)]
     wholes = {op.name for op in others if isinstance(op, Carried)}
-    after = {one.op.of.name for one in reachable(roots_of(p.plan)) if isinstance(one.op, Result)}
+    after = {one.op.of.name: one for one in reachable(roots_of(p.plan)) if isinstance(one.op, Result)}
     for name in stored(loop):
         op = _carried(p, name)
-        kept = None if name in after | wholes else kept_for(op, loop, reads)
+        kept = None if name in wholes else kept_for(op, loop, reads)
+        if name in after and kept is not None:
+            last = last_rows(loop, p.by_rows.get(after[name]))
+            kept = None if last is None else max(kept, last)
         filled, until = p.d.fills_rows and kept is None, made_until(loop, name)
-        local = kept is not None and is_local(loop, name, until is not None and is_counted(until - count_of(loop)))
+        always = until is not None and is_counted(until - count_of(loop))
+        local = kept is not None and name not in after and is_local(loop, name, always)
         whole = filled or local
         variable = p.own_names[name] if whole and name in p.own_names else p.fresh(name if whole else f"{name}_rows")
         zero = variable if local else p.fresh(f"{name}_zero")
         p.rows[name] = Rows(op, loop, variable, filled, until, kept, zero, local)
     begin = len(p.lines)
     _turns(p, loop)
-    for name in stored(loop).keys() & after:
-        p.rows[name].uses_zero |= not (p.rows[name].filled or p.rows[name].stacks)
+    for name in stored(loop).keys() & after.keys():
+        rows = p.rows[name]
+        is_whole = rows.has(count_of(loop) - 1) if after[name] in p.by_rows else rows.stacks
+        rows.uses_zero |= not (rows.filled or is_whole)
     p.lines[begin:begin] = list(_begun(p, stored(loop)))
 
 

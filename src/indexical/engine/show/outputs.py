@@ -8,13 +8,15 @@ from operator import or_
 from ...ir import nodes as ir
 from ...ir.needs import members
 from ...ir.walk import reads_of
+from ..constants import shared
 from ..merging import merge_of
-from ..ops import Axis, Definition, Input, Map, Read, Value, operands
+from ..ops import Axis, Definition, Input, Map, Read, Result, Value, operands
 from ..order import reachable, roots_of
 from .code import Code, call, method
 from .inputs import argument_of, input_of
 from .numbers import extent
 from .printer import Printer, dtype_of
+from .turns import stored
 
 
 def give(p: Printer) -> None:
@@ -56,7 +58,7 @@ def _apart(p: Printer, definition: Definition, code: Code, given: set[Value]) ->
     if dtype_of(one) != definition.dtype and not repeats:
         return code
     source = _memory(one)
-    if isinstance(source.op, Input) or source in given or repeats:
+    if isinstance(source.op, Input) or source in given or repeats or _is_lent(p, source):
         return p.d.copy(code)
     given.add(source)
     return call(p.helper("forward"), code) if not p.d.flips_by_copying and _runs_backward(p) else code
@@ -81,6 +83,14 @@ def _memory(one: Value) -> Value:
         case Map(fn, (source, _)) if fn.startswith("some "):
             return _memory(source)
     return one
+
+
+def _is_lent(p: Printer, one: Value) -> bool:
+    """Whether a row of a recurrence may be an array that was there before its turn."""
+    if not isinstance(one.op, Result) or one not in p.by_rows or p.rows[one.op.of.name].filled:
+        return False
+    values = [store.value for store in stored(one.op.loop)[one.op.of.name]]
+    return any(not each.is_host and (not each.symbols or bool(shared(each))) for each in values)
 
 
 def _runs_backward(p: Printer) -> bool:

@@ -35,7 +35,7 @@ from ..ops import (
     Write,
     operands,
 )
-from ..order import reachable, roots_of, uses
+from ..order import reachable, read_by_rows, roots_of, uses
 from .code import ATOM, UNARY, Code, call, closed, indexed, quoted, tupled
 from .contract import contract
 from .elementwise import mapped
@@ -90,7 +90,7 @@ class Printer:
         self.plan, self.d, self.frees, self.kernels, self.arguments = plan, dialect, frees, kernels, arguments
         self.sized, self.shares = sized, shares
         self.order = layouts(plan)
-        self.uses = uses(plan)
+        self.uses, self.by_rows = uses(plan), read_by_rows(plan)
         self.helpers: dict[str, str] = {}
         self.texts = {**HELPERS, **dialect.helpers}
         self.taken = {*RESERVED, *dialect.reserved, *self.texts}
@@ -337,7 +337,7 @@ class Printer:
             case Carried():
                 return so_far(self, one.op)
             case Result():
-                return result(self, one.op)
+                return result(self, one)
         raise TypeError(one.op)
 
     def _table(self, op: Table) -> Code:

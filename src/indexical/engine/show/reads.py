@@ -9,11 +9,11 @@ from ...ir.affine import Polynomial, affine_parts, expression, is_counted, polyn
 from ...ir.types import Coordinate
 from ...records import dataclass
 from ..merging import Merge, merge_of
-from ..ops import Axis, Carried, Iota, Number, Read, Value, value
+from ..ops import Axis, Iota, Number, Read, Value, value
 from .checks import check_places, out_of_bounds
 from .code import Code, call, indexed, method
 from .numbers import counted, extent, number
-from .rows import row_of
+from .rows import in_rows, row_of
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -59,8 +59,9 @@ def read(p: Printer, one: Value) -> Code:
     if merge is not None:
         return _merged(p, one, merge)
     index = dict(op.index)
-    if isinstance(op.source.op, Carried):
-        code, inner = row_of(p, op.source, index, op.outside)
+    rows = in_rows(p, op.source)
+    if rows is not None:
+        code, inner = row_of(p, rows, index, op.outside)
     else:
         code, inner = _apart(p, op, index)
     reached = [_reach(op.source.axis(name), index.get(name), p.order_of(one)) for name in inner]

@@ -8,7 +8,7 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
-from ..ops import Carried, Loop, Number, Outside, Value
+from ..ops import Carried, Loop, Number, Outside, Result, Value, value
 from .code import Code, call, indexed, method, tupled
 from .numbers import extent, is_filled, number, settled
 
@@ -66,6 +66,15 @@ def so_far(p: Printer, op: Carried) -> Code:
     rows.uses_zero = True
     lengths = tupled(extent(p, op.home[place]) for place in places)
     return call(p.helper("stacked"), rows.variable, lengths, tupled(places), rows.zero)
+
+
+def in_rows(p: Printer, source: Value) -> Value | None:
+    """The definition that a source has the rows of: one that is being computed, or one whose rows are not stacked."""
+    op = source.op
+    if isinstance(op, Result) and source in p.by_rows:
+        p.code(source)
+        return None if p.rows[op.of.name].filled else value(op.of)
+    return source if isinstance(op, Carried) else None
 
 
 def row_of(

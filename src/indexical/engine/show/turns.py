@@ -6,6 +6,7 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
 from ..ops import Carried, Loop, Number, Read, Store, Value
 from ..order import reachable
+from .numbers import settled
 from .rows import count_of, expr_at
 
 
@@ -45,6 +46,16 @@ def kept_for(op: Carried, loop: Loop, reads: list[Read]) -> int | None:
             return None
         back.append(apart if loop.forward else -apart)
     return max(back) if min(back) >= 0 else None
+
+
+def last_rows(loop: Loop, steps: tuple[Value, ...] | None) -> int | None:
+    """How many of the rows that a loop makes last are read after it, at these steps; None where that is not known."""
+    if steps is None:
+        return None
+    places = [polynomial(settled(expr_at(step))) for step in steps]
+    found = [(count_of(loop) - place if loop.forward else place + 1).constant for place in places]
+    back = [one for one in found if one is not None and one >= 1]
+    return max(back) if len(back) == len(found) else None
 
 
 def is_local(loop: Loop, name: str, always: bool) -> bool:
