@@ -123,9 +123,9 @@ def test_chunks_in_double_precision_are_no_slow_path() -> None:
     input Q[h, i, d], K[h, j, d], V[h, j, e];
     let out[h, i, e] = sum[j](sum[d](Q[h, i, d] * K[h, j, d]) * V[h, j, e] where j <= i);
     """
-    plan = planned(called(text, torch.float64))
+    plan, module = emitted(called(text, torch.float64), ("out",), False, True)
     assert [step.kernel for step in plan.steps] == [CHUNKS]
-    assert not any(part.tiled for part in parts_of(plan))
+    assert not any(part.tiled for part in parts_of(plan, module))
 
 
 @pytest.mark.parametrize(
@@ -194,11 +194,11 @@ def test_a_refusal_is_a_warning_where_scores_are_many() -> None:
     text = VARIANTS["additive"].text
     many = called(text, torch.bfloat16, {"i": 4096, "j": 4096})
     with pytest.warns(ix.SlowPath, match="tile by tile, and not by a kernel of its own: a factor of the score"):
-        warn_of_slow_paths(parts_of(planned(many)), many.bound)
+        warn_of_slow_paths(parts_of(*emitted(many, ("out",), False, True)), many.bound)
     few = called(text, torch.bfloat16)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_slow_paths(parts_of(planned(few)), few.bound)
+        warn_of_slow_paths(parts_of(*emitted(few, ("out",), False, True)), few.bound)
 
 
 def test_plan_says_whom_nan_reaches() -> None:
@@ -216,7 +216,7 @@ def test_plan_says_whom_nan_reaches() -> None:
 def test_places_of_distances_are_distinct_where_they_move_with_each(index: str, distinct: bool) -> None:
     """Where several distances share a place, sums are added in an order; otherwise each is stored where it belongs."""
     text = attention("j <= i", f"{DOT} + bias[h, {index}]", ", bias[h, r]")
-    source = emitted(called(text, torch.bfloat16, {"r": 40}), ("out",), False, True)[1].linked()
+    source = " ".join(emitted(called(text, torch.bfloat16, {"r": 40}), ("out",), False, True)[1].linked().split())
     assert ('("distances",), (True,)' in source, '("table",), (True,)' in source) == (distinct, not distinct)
 
 
