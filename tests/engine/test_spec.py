@@ -78,7 +78,7 @@ FAULTS: dict[str, Callable[[dict[str, Value]], Value]] = {
     "a condition of `where` is no truth": lambda a: value(Map("where", (a["n"], a["n"], a["n"]))),
     "`tanh` has 2 arguments": lambda a: value(Map("tanh", (a["x"], a["x"]))),
     "is real, and no truth": lambda a: value(Reduce("sum", a["x"], (a["x"].axis("j"),), a["x"])),
-    "stays from the values": lambda a: value(Write(a["x"], a["x"].axis("i"), a["n"], (a["x"].axis("j"),))),
+    "stays from the values": lambda a: value(Write(a["x"], ((a["x"].axis("i"), a["n"]),), (a["x"].axis("j"),))),
 }
 
 

@@ -121,7 +121,7 @@ def test_a_write_is_the_transpose_of_a_read(library: str, step: int, other: int,
     place = apply("+", apply("+", apply("*", i, number[0]), apply("*", j, number[1])), number[2])
     found = {
         "r": value(Read(x, ((x.axes[0].name, place),), "masked")),
-        "w": value(Write(y, x.axes[0], place, y.axes, "add", "masked")),
+        "w": value(Write(y, ((x.axes[0], place),), y.axes, "add", "masked")),
     }
     definitions = {name: replace(plan.definitions[name], value=one) for name, one in found.items()}
     noise = np.random.default_rng(0)

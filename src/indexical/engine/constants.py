@@ -208,10 +208,8 @@ def _read_by_place(values: list[Value]) -> set[Value]:
     found: set[Value] = set()
     for one in values:
         match one.op:
-            case Read(index=index) | Put(index=index):
+            case Read(index=index) | Put(index=index) | Write(index=index):
                 found.update(at for _, at in index if at.known.whole is not None)
-            case Write(place=place) if place.known.whole is not None:
-                found.add(place)
             case Join(parts=parts):
                 found.update(at for slots, _ in parts for at in slots)
             case Result(loop):

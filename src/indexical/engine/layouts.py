@@ -117,9 +117,10 @@ def _delivered(one: Value, order: Mapping[Value, Order], wish: Order) -> Order:
             return product_of(op, order, wish).axes
         case Reduce(source=source, over=over):
             return _joined([source], order, wish, without=frozenset(_names(over)))
-        case Write(values=values, axis=axis, gone=gone):
-            kept = _joined([values], order, wish, without=frozenset((*_names(gone), axis.name)))
-            return _extended(tuple(name for name in kept if name != axis.name), (axis.name,))
+        case Write(values=values, index=index, gone=gone):
+            written = _names(axis for axis, _ in index)
+            kept = _joined([values], order, wish, without=frozenset((*_names(gone), *written)))
+            return _extended(tuple(name for name in kept if name not in written), written)
         case Read():
             return _extended(_read(one.op, order), _restricted(wish, one))
         case Put(into=into):

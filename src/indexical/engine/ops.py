@@ -109,12 +109,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The transpose of a read: out[.., p] combines values[.., gone] at the points where `place` is p. Places outside
-    are left out, and are refused where `outside` is `check` and `under` holds."""
+    """The transpose of a read: out[.., p] combines values[.., gone] at the points whose place is p. `index` has new
+    axes, in the order of names, and the place along each. Places outside are left out, and are refused where `outside`
+    is `check` and `under` holds."""
 
     values: Value
-    axis: Axis
-    place: Value
+    index: tuple[tuple[Axis, Value], ...]
     gone: tuple[Axis, ...]
     combine: Literal["add", "set"] = "add"
     outside: Outside = "masked"

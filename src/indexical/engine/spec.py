@@ -173,12 +173,15 @@ def _operation(op: Op) -> Iterator[str]:
                 if at.kind != "whole":
                     yield f"its place along `{name}` is {at.kind}, not whole"
             yield from _guard(outside, under)
-        case Write(values, axis, place, gone, _, outside, under):
-            yield from _bound(gone, (values, place))
-            if place.kind != "whole":
-                yield f"its place is {place.kind}, not whole"
-            if axis.name in (values.names | place.names) - {each.name for each in gone}:
-                yield f"`{axis.name}` is written, and stays from the values as well"
+        case Write(values, index, gone, _, outside, under):
+            yield from _bound(gone, (values, *(place for _, place in index)))
+            if not index or [axis.name for axis, _ in index] != sorted({axis.name for axis, _ in index}):
+                yield "its index is empty, not sorted by name, or has a name twice"
+            for axis, place in index:
+                if place.kind != "whole":
+                    yield f"its place along `{axis.name}` is {place.kind}, not whole"
+                if axis.name in values.names.union(*(at.names for _, at in index)) - {each.name for each in gone}:
+                    yield f"`{axis.name}` is written, and stays from the values as well"
             yield from _guard(outside, under)
         case Put(into, index, values, gone):
             yield from _bound(gone, (values, *(at for _, at in index)))

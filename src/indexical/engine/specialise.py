@@ -154,8 +154,9 @@ class _Specialise:
             case Put():
                 return value(replace(op, gone=self.axes(op.gone)))
             case Write():
-                written = replace(op, axis=self.axis(op.axis), gone=self.axes(op.gone))
-                return value(self.placed(written, [(op.place, written.axis.extent)]))
+                index = tuple((self.axis(axis), place) for axis, place in op.index)
+                written = replace(op, index=index, gone=self.axes(op.gone))
+                return value(self.placed(written, [(place, axis.extent) for axis, place in index]))
             case Reduce():
                 reduced = replace(op, over=self.axes(op.over), where=self.guard(op.where, op.source))
                 return value(replace(reduced, checked=op.checked and not _sums_fit(reduced)))

@@ -76,8 +76,9 @@ def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
             given = dict(index)
             kept = [axis for axis in source.axes if axis.name not in given]
             return merged(kept, *(at.axes for _, at in index)), source.kind, source.dtype
-        case Write(values=values, axis=axis, place=place, gone=gone):
-            return merged((axis,), axes_of(values, place, without=gone)), values.kind, values.dtype
+        case Write(values=values, index=index, gone=gone):
+            written, places = (axis for axis, _ in index), (at for _, at in index)
+            return merged(written, axes_of(values, *places, without=gone)), values.kind, values.dtype
         case Put(into=into):
             return into.axes, into.kind, into.dtype
         case Reduce(fn, source, over, where):

@@ -115,11 +115,11 @@ def _operation(one: Value, names: Names, depth: int) -> tuple[str, int]:
         case Read(source, index, outside):
             read = f"{_operand(source, names, depth, _TIGHT)}[{_places(index, names, depth)}]"
             return read + _OUTSIDE[outside], _TIGHT if outside == "never" else _OPEN
-        case Write(values, axis, place, gone):
+        case Write(values, index, gone):
             how = "put" if op.combine == "set" else "add"
-            at = _operand(place, names, depth, _OPEN)
+            at = _places(tuple((axis.name, place) for axis, place in index), names, depth)
             over = f"[{_over(gone)}]" if gone else ""
-            return f"{how}{over} {_operand(values, names, depth, _OPEN)} at {axis.name} = {at}{_OUTSIDE[op.outside]}", 0
+            return f"{how}{over} {_operand(values, names, depth, _OPEN)} at {at}{_OUTSIDE[op.outside]}", 0
         case Put(into, index, values):
             new = _operand(values, names, depth, _OPEN)
             return f"put {new} into {_operand(into, names, depth, _TIGHT)}[{_places(index, names, depth)}]", 0

@@ -154,15 +154,16 @@ def products_by_place(one: Value, found: Found, target: Target) -> Value | No | 
     rows = names_of(op.gone)
     factors = factors_of(op.values)
     sides = list(dict.fromkeys(names for factor in factors if (names := factor.value.names - rows)))
-    if op.place.names != rows or len(sides) != 2 or sides[0] & sides[1] or one.dtype not in ("f32", "f64"):
+    [(axis, place), *more] = op.index
+    if more or place.names != rows or len(sides) != 2 or sides[0] & sides[1] or one.dtype not in ("f32", "f64"):
         return None
     if any(factor.inverse or not rows <= factor.value.names for factor in factors):
         return None
     first = [factor.value for factor in factors if factor.value.names - rows != sides[1]]
     second = [factor.value for factor in factors if factor.value.names - rows == sides[1]]
-    args = (*(cast(product(side), one.dtype) for side in (first, second)), cast(op.place, "i64"))
+    args = (*(cast(product(side), one.dtype) for side in (first, second)), cast(place, "i64"))
     mine, left, right = tuple(sorted(rows)), tuple(sorted(sides[0])), tuple(sorted(sides[1]))
     layouts = (("", (mine, left)), ("", (mine, right)), ("", (mine,)))
-    axes = (op.axis, *(one.axis(name) for name in (*left, *right)))
-    words = (("count", length(op.axis)),)
-    return value(Library(PRODUCTS, args, layouts, axes, ((op.axis.name,), left, right), words, "real", one.dtype))
+    axes = (axis, *(one.axis(name) for name in (*left, *right)))
+    words = (("count", length(axis)),)
+    return value(Library(PRODUCTS, args, layouts, axes, ((axis.name,), left, right), words, "real", one.dtype))

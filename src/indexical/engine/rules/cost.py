@@ -55,8 +55,8 @@ def elements(one: Value) -> float:
             return GATHERED * points(one.axes)
         case Put(values=values):
             return GATHERED * points(values.axes)
-        case Write(values=values, place=place):
-            return GATHERED * points(axes_of(values, place))
+        case Write(values=values, index=index):
+            return GATHERED * points(axes_of(values, *(place for _, place in index)))
     return 0
 
 

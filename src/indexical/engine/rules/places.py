@@ -132,30 +132,39 @@ def is_arithmetic(one: Value) -> bool:
 
 
 def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
-    """A sum of what has a place that is a point of an axis: each is added where it belongs."""
+    """A sum of what has a place that is a point of an axis, or of several: each is added where it belongs."""
     op = one.op
     assert isinstance(op, Reduce)
-    over, tests = names_of(op.over), conjuncts(op.where)
-    for n, test in enumerate(tests):
-        if not (isinstance(test.op, Map) and test.op.fn == "=="):
-            continue
-        for own, place in (test.op.args, test.op.args[::-1]):
-            if not isinstance(own.op, Iota) or not place.names & over:
-                continue
-            axis = own.op.axis
-            if axis.name in over | op.source.names | place.names or place.kind != "whole":
-                continue
-            rest = all_of(*tests[:n], *tests[n + 1 :])
-            if rest is not None and axis.name in rest.names:
+    written = {axis: test for test in reversed(conjuncts(op.where)) for axis in _destinations(test, op)}
+    for axis in tuple(written):  # One that another condition varies with stays a condition.
+        if any(axis in test.axes for test in conjuncts(op.where) if test is not written[axis]):
+            del written[axis]
+            if not written:
                 return No(f"another condition varies with `{axis.name}`", SCATTER)
-            if one.kind != "real":
-                return No("whole sums are checked for overflow", SCATTER)
-            source = kept(rest, apply("as real", op.source) if op.source.is_host else op.source)
-            into = tuple(a for a in op.over if a.name in place.names)
-            alone = tuple(a for a in op.over if a.name not in place.names)
-            source = total(source, alone) if alone else source
-            return value(Write(source, axis, place, into))
-    return None
+    if not written:
+        return None
+    if one.kind != "real":
+        return No("whole sums are checked for overflow", SCATTER)
+    index = tuple((axis, _destinations(written[axis], op)[axis]) for axis in sorted(written, key=lambda one: one.name))
+    rest = all_of(*(test for test in conjuncts(op.where) if test not in written.values()))
+    source = kept(rest, apply("as real", op.source) if op.source.is_host else op.source)
+    moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
+    alone = tuple(axis for axis in op.over if axis.name not in moved)
+    into = tuple(axis for axis in op.over if axis.name in moved)
+    return value(Write(total(source, alone) if alone else source, index, into))
+
+
+def _destinations(test: Value, op: Reduce) -> dict[Axis, Value]:
+    """The axis that a condition says the place of, where that varies with what is summed, and the place; nothing for
+    any other condition."""
+    over = names_of(op.over)
+    match test.op:
+        case Map("==", args):
+            for own, place in (args, args[::-1]):
+                there = isinstance(own.op, Iota) and own.op.axis.name not in over | op.source.names | place.names
+                if there and place.names & over and place.kind == "whole":
+                    return {own.axes[0]: place}
+    return {}
 
 
 # ----------------------------------------------------------- tables at a distance
@@ -227,7 +236,7 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
         summed = kept(inner.under, weights)
         # A place that has to be there has to be there on this way too.
         outside: Outside = "check" if inner.outside == "check" else "masked"
-        written = value(Write(summed, axis, place, op.over, "add", outside, inner.under))
+        written = value(Write(summed, ((axis, place),), op.over, "add", outside, inner.under))
         return value(Contract((written, table), (axis,)))
     return None
 

@@ -30,7 +30,7 @@ def store_places(one: Value, found: Found, target: Target) -> Value | No | None:
             source = kept(rest, moved(apply("as real", then) if then.is_host and then.kind == "real" else then, given))
             if source.is_host:
                 return None
-            return value(Write(source, axis, place, (), "set"))
+            return value(Write(source, ((axis, place),), (), "set"))
     return None
 
 

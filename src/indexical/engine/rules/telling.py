@@ -29,7 +29,7 @@ def into_places(before: Value, after: Value, names: Names) -> str:
     """A sum of what belongs to a place, into these places."""
     assert isinstance(after.op, Write)
     over = _listed(axis.name for axis in after.op.gone)
-    return f"scatter-add over {over} by `{as_written(after.op.place, names)}`"
+    return f"scatter-add over {over} by {_places(after.op, names)}"
 
 
 def by_groups(before: Value, after: Value, names: Names) -> str:
@@ -72,12 +72,13 @@ def before_the_read(before: Value, after: Value, names: Names) -> str:
 def before_the_contraction(before: Value, after: Value, names: Names) -> str:
     """A table whose weights are added up before they are contracted."""
     assert isinstance(after.op, Contract)
-    place = after.op.factors[0].op.place  # type: ignore[union-attr]
-    return f"weights are added up for each place `{as_written(place, names)}` of the table: one product of matrices"
+    written = after.op.factors[0].op
+    assert isinstance(written, Write)
+    return f"weights are added up for each place {_places(written, names)} of the table: one product of matrices"
 
 
-def _places(read: Read, names: Names) -> str:
-    return ", ".join(f"`{as_written(at, names)}`" for _, at in read.index)
+def _places(op: Read | Write, names: Names) -> str:
+    return ", ".join(f"`{as_written(at, names)}`" for _, at in op.index)
 
 
 def _listed(names: Iterable[Coordinate]) -> str:

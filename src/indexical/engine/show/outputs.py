@@ -122,5 +122,5 @@ def _cancelled(p: Printer, wanted: list[Definition]) -> dict[str, list[str]]:
         group = members(order)
         reads = (read.tensor for name in group for read in reads_of(program.definitions[name]))
         written |= dict.fromkeys(group, reduce(or_, (written.get(name, 0) for name in reads), 0))
-    gone = {each.name: written[each.name] & ~computed[each.value] for each in wanted if each.kind == "real"}
+    gone = {each.name: written.get(each.name, 0) & ~computed[each.value] for each in wanted if each.kind == "real"}
     return {name: [one for number, one in enumerate(names) if bits >> number & 1] for name, bits in gone.items()}

@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 def write(p: Printer, one: Value) -> Code:
-    """Values added up at places of a new axis. An axis that the places vary with and that stays is a place, too."""
+    """Values added up at places of new axes. An axis that the places vary with and that stays is a place, too."""
     op = one.op
     assert isinstance(op, Write)
-    if op.outside == "check":
-        check_places(p, op.place, op.axis, op.under, out_of_bounds(p, _multiplied(p, one, op.axis), op.axis.name))
-    gone = {axis.name for axis in op.gone}
-    own = p.order_of(one)
-    batch = tuple(name for name in own if name in op.place.names)
-    places = tuple(axis for axis in op.gone if axis.name in op.place.names)
-    rest = tuple(name for name in own if name not in batch and name != op.axis.name)
-    summed = tuple(axis for axis in op.gone if axis.name not in op.place.names)
-    first = (*(one.axis(name) for name in batch), *places)
+    for axis, place in op.index if op.outside == "check" else ():
+        check_places(p, place, axis, op.under, out_of_bounds(p, _multiplied(p, one, axis), axis.name))
+    own, at_axis = p.order_of(one), {axis.name: place for axis, place in op.index}
+    written = tuple(name for name in own if name in at_axis)
+    moved = frozenset[Coordinate]().union(*(place.names for _, place in op.index))
+    batch = tuple(name for name in own if name in moved)
+    rest = tuple(name for name in own if name not in (*batch, *written))
+    summed = tuple(axis for axis in op.gone if axis.name not in moved)
+    first = (*(one.axis(name) for name in batch), *(axis for axis in op.gone if axis.name in moved))
     axes = (*first, *(one.axis(name) for name in rest if name in op.values.names), *summed)
     values = p.whole(op.values, axes)
     if summed:
         dims = tuple(range(len(axes) - len(summed), len(axes)))
         values = p.d.reduce(p, "sum", values, dims, op.values, True)
     at = tuple(axis.name for axis in first)
-    index = [*(p.aligned(value(Iota(one.axis(name))), at) for name in batch), p.aligned(op.place, at)]
-    counts = [*(extent(p, one.axis(name)) for name in batch), extent(p, op.axis)]
+    places = (*(value(Iota(one.axis(name))) for name in batch), *(at_axis[name] for name in written))
+    index = [p.aligned(place, at) for place in places]
+    counts = [extent(p, one.axis(name)) for name in (*batch, *written)]
     helper = "scattered" if op.combine == "add" else "stored"
     code = call(p.helper(helper), values, tupled(index), tupled(counts))
-    assert gone.isdisjoint(own)
-    return p.permuted(code, (*batch, op.axis.name, *rest), own)
+    return p.permuted(code, (*batch, *written, *rest), own)
 
 
 def _multiplied(p: Printer, one: Value, axis: Axis) -> Value:
