@@ -11,13 +11,14 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from ..records import dataclass
+from .alike import share_alike
 from .constants import apart
 from .describe import operation_lines
 from .ops import Plan, Refused, Value
 from .order import mapped, reachable, roots_of
 from .rules.patterns import Target
 from .rules.rewrite import Step, rewrite
-from .rules.table import LEGAL, RULES
+from .rules.table import LEGAL, RULES, STORES
 from .specialise import Sizes, specialise
 
 
@@ -100,10 +101,11 @@ def traced(plan: Plan, target: Target, sizes: Sizes | None = None, scalars: Mapp
     """A lowered plan through all passes: the rules, what makes it printable, and for known sizes what these decide and
     what is kept from call to call."""
     trace = Trace(plan)
-    for table in (RULES, LEGAL):
+    for table in (RULES, STORES, LEGAL):
         steps: list[Step] = []
         done = rewrite(trace.plan, table, target, steps)
         trace.rewritten(steps, done)
+    trace.after("share what is alike", share_alike(trace.plan), "of x[i] + 1 and x[j] + 1 one is computed")
     if sizes is not None:
         became: dict[Value, Value] = {}
         small = specialise(trace.plan, sizes, scalars, became)

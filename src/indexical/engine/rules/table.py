@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ir.types import SHORT
+from ..alike import share_alike
 from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
@@ -198,7 +199,7 @@ LEGAL: tuple[Rule, ...] = (
 def optimise(plan: Plan, target: Target) -> Plan:
     """The plan by all rules, then as a printer can print it. What is stored at places is seen last: a sum of it is one
     into places."""
-    return legalise(rewrite(rewrite(plan, RULES, target), STORES, target), target)
+    return share_alike(legalise(rewrite(rewrite(plan, RULES, target), STORES, target), target))
 
 
 def legalise(plan: Plan, target: Target) -> Plan:
