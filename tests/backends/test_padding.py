@@ -124,6 +124,7 @@ READS = [
     "input x[n]; let y[n] = sum[k in 0..3](x[n - k] * x[n + k] where k <= n, n + k < size(n));",
     "input x[n]; let y[n] = sum[k in 0..3](x[n - k] / x[n] where k <= n, (n - k) % 2 == 0);",
     "input x[n]; let y[n] = sum[k in 0..3](x[(n + k) / 2] where (n + k) % 2 == 0, n + k < size(n));",
+    "input x[n]; let y[n] = sum[k in 0..4](x[k] * x[k] where (n - k) % 2 == 0, k < size(n));",
     "input x[n]; let y[n] = sum[k in 1..4](x[(n - k) / 2] where (n - k) % 2 == 0, k <= n);",
     "input x[n]; let y[n] = sum[k in 0..4](x[(k - n + 2) / 2] * x[n] where (k - n + 2) % 2 == 0, k + 2 >= n);",
     "input x[n]; let y[n] = sum[k in 0..4](x[(n - k) / 2] where (n - k) % 2 == 0, k <= n) where n % 3 == 0;",

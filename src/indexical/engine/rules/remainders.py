@@ -99,8 +99,8 @@ def _apart(op: Reduce, factors: list[Value], stride: Stride, others: list[Value]
     made = value(Reduce("sum", source, over, guard, op.checked)) if over else kept(guard, source)
     point = value(Iota(stays))
     point = applied("+", point, begin) if stride.begin.terms else point
-    index = ((row.name, applied("//", point, step)), (left.name, applied("%", point, step)))
-    return value(Read(made, tuple(sorted(index, key=lambda pair: pair[0]))))
+    index = {row.name: applied("//", point, step), left.name: applied("%", point, step)}
+    return value(Read(made, tuple((name, index[name]) for name in sorted(index) if name in made.names)))
 
 
 def _quotients(axis: Axis, begin: Polynomial, step: int) -> ir.Expr:
