@@ -17,6 +17,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir import whole as wholes
 from ..ir.affine import Polynomial
+from ..ir.conditions import OPPOSITE
 from ..ir.types import Coordinate
 from ..ir.walk import children, rebuild
 from . import known, ops
@@ -57,7 +58,6 @@ _HOLDS: dict[str, Callable[[int, int], bool]] = {
     "==": lambda least, most: least == most == 0,
     "!=": lambda least, most: least > 0 or most < 0,
 }
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def specialise(
@@ -261,7 +261,7 @@ def _difference(left: Value, right: Value) -> Bounds | None:
 
 
 def _compared(fn: str, least: int, most: int) -> bool | None:
-    return True if _HOLDS[fn](least, most) else False if _HOLDS[_OPPOSITE[fn]](least, most) else None
+    return True if _HOLDS[fn](least, most) else False if _HOLDS[OPPOSITE[fn]](least, most) else None
 
 
 def _is_inside(at: Value, extent: ir.Expr) -> bool:

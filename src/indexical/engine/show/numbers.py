@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, expression, is_counted, polynomial, tidied
+from ...ir.conditions import OPPOSITE
 from ...source import Span
 from ..known import bounds_of, fits
-from ..ops import Axis, Map, Number, Value
+from ..ops import Axis, Map, Number, Value, host
 from .code import ATOM, CHOICE, LEVELS, TIMES, UNARY, Code, call, chain, closed, infix, prefix
 
 if TYPE_CHECKING:
@@ -75,14 +76,13 @@ def number(p: Printer, expr: ir.Expr) -> Code:
     return _number(p, settled(expr))
 
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-
-
 def negated(p: Printer, one: Value) -> Code:
     """The opposite of a condition: of a number of the host, or of an array."""
     match one.op:
-        case Number(ir.Map(sign, args)) if sign in _OPPOSITE and all(arg.type.kind == "whole" for arg in args):
-            return infix(_OPPOSITE[sign], *(number(p, arg) for arg in args))
+        case Number(ir.Map(sign, args)) if sign in OPPOSITE and all(arg.type.kind == "whole" for arg in args):
+            return infix(OPPOSITE[sign], *(number(p, arg) for arg in args))
+        case Number(ir.Map("&&" | "||" as sign, args)):
+            return chain("or" if sign == "&&" else "and", [negated(p, host(arg)) for arg in args])
         case Number(expr):
             return prefix("not ", number(p, expr))
         case Map("!", (opposite,)):
