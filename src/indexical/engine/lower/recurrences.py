@@ -113,6 +113,12 @@ def _tests(
     lower, upper = low.number(range.lower), low.number(range.upper)
     at_once = isinstance(step, ir.Coord)  # It does not lag behind, and is never negative.
     tests = [] if at_once and is_zero(lower) else [compared(">=", lower)]
+    if at_once:
+        match upper:  # No step is beyond the count.
+            case ir.Map("min", (end, other)) | ir.Map("min", (other, end)) if other == count:
+                upper = end
+        if not tests and upper == build.whole(1, upper.span):
+            return [compared("==", build.whole(0, span))]
     return tests if at_once and upper == count else [*tests, compared("<", upper)]
 
 

@@ -61,7 +61,8 @@ def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, mess
         some = [infix(">", extent(p, own), "0") for own in place.axes if not is_counted(polynomial(own.extent) - 1)]
         outside = []
         if not is_counted(ends[0]):
-            outside.append(infix("<", counted(p, ends[0], span), "0"))
+            least = ends[0].terms.get(frozenset(), 0)
+            outside.append(infix("<", counted(p, ends[0] - least, span), str(-least)))
         if not is_counted(length - ends[1]):
             outside.append(infix(">", counted(p, ends[1], span), number(p, axis.extent)))
         if not outside:
