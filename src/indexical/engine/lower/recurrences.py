@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.types import Coordinate
+from ...ir.conditions import conjuncts_of
+from ...ir.types import Coordinate, Kind
 from ...source import Span
 from ..ops import Carried, Iota, Loop, Result, Store, Value, host, value
 from .lowering import Lowering
@@ -67,8 +69,8 @@ def _loop(
             continue
         let = low.lets[item.name]
         low.turn_to(let)
-        for clause in let.clauses:
-            body.append(_store(low, let, clause, steps[item.name], clause_of))
+        parts = [part for clause in let.clauses for part in _parted(clause, let.kind, steps[item.name])]
+        body += [_store(low, let, clause, steps[item.name], clause_of) for clause in parts]
     return Loop(symbols[id(order)], host(_count(low, order)), order.forward, tuple(body))
 
 
@@ -81,6 +83,38 @@ def _count(low: Lowering, order: ir.Stepwise) -> ir.Expr:
         counts.append(extent if not lag else build.apply("+", (extent, build.whole(lag, span)), "whole", span))
     counts = list(dict.fromkeys(counts))
     return counts[0] if len(counts) == 1 else build.apply("max", tuple(counts), "whole", span)
+
+
+def _parted(clause: ir.Clause, kind: Kind, steps: Iterable[int]) -> list[ir.Clause]:
+    """A clause that a guard removes at step 0, as one from step 1 on and one that is 0 there: a turn then computes no
+    more than it asks for."""
+    stepped = [(axis, clause.slots[axis]) for axis in steps]
+    own = {slot.coordinate: axis for axis, slot in stepped if isinstance(slot, ir.Coord)}
+    guards = conjuncts_of(clause.guard)
+    for range in clause.ranges:
+        later = [guard for guard in guards if _is_later(guard, range.coordinate)]
+        if later and range.from_zero and range.coordinate in own:
+            rest = build.conjunction(guard for guard in guards if guard not in later)
+            first, second = (build.whole(number, clause.span) for number in (0, 1))
+            ranges = tuple(replace(one, lower=second) if one is range else one for one in clause.ranges)
+            slots = (*clause.slots[: own[range.coordinate]], first, *clause.slots[own[range.coordinate] + 1 :])
+            others = tuple(one for one in clause.ranges if one is not range)
+            nothing = build.truth(False, clause.span) if kind == "bool" else first
+            return [
+                ir.Clause(slots, others, nothing, None, clause.span),
+                replace(clause, ranges=ranges, guard=rest),
+            ]
+    return [clause]
+
+
+def _is_later(guard: ir.Expr, step: Coordinate) -> bool:
+    """Whether a condition fails at step 0 alone."""
+    match guard:
+        case ir.Map("<=", (ir.Const(1), ir.Coord(other))) | ir.Map("<", (ir.Const(0), ir.Coord(other))):
+            return other == step
+        case ir.Map(">=", (ir.Coord(other), ir.Const(1))) | ir.Map(">", (ir.Coord(other), ir.Const(0))):
+            return other == step
+    return False
 
 
 def _store(

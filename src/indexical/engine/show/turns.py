@@ -115,6 +115,8 @@ def needed_tests(item: Store, loop: Loop) -> tuple[object, ...]:
         match expr_at(test):
             case ir.Map("<", (ir.Coord(step), end)) if step == loop.symbol and is_counted(polynomial(end) - count):
                 continue
+            case ir.Map("<", (ir.Coord(step), end)) if polynomial(settled(end)).constant == 1:
+                found.append(("==", step, 0))
             case ir.Map(sign, (ir.Coord(step), ir.Const(value))):
                 found.append((sign, step, value))
             case _:
