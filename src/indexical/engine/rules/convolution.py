@@ -42,12 +42,14 @@ def convolve(one: Value, found: Found, target: Target) -> Value | No | None:
     assert isinstance(op, Contract)
     if KERNEL not in target.kernels or len(op.factors) != 2:
         return None
+    refused = None
     for shifted, other in (op.factors, op.factors[::-1]):
         windows = _windows(shifted, op)
         if not windows:
             continue
         if all(_is_apart(window) for window in windows):
-            return No("its windows do not overlap: a product of matrices reads each place once")
+            refused = No("its windows do not overlap: a product of matrices reads each place once")
+            continue
         if target.isolate:
             return No("a convolution lets an infinite number reach its neighbours", KERNEL)
         if one.dtype not in _DTYPES:
@@ -55,13 +57,15 @@ def convolve(one: Value, found: Found, target: Target) -> Value | No | None:
         made = _convolution(one, shifted, other, windows)
         if made is not None:
             return made
-    return None
+    return refused
 
 
 def _is_apart(window: Window) -> bool:
-    """Whether no place is in two windows, and each window is of neighbours: a split of an axis."""
-    size = polynomial(window.size.extent).constant
-    return window.dilation == 1 and size is not None and window.step >= size
+    """Whether no place is in two windows: a split of an axis, in which the places of a window are neighbours, or the
+    windows are."""
+    size, count = (polynomial(axis.extent).constant for axis in (window.size, window.count))
+    neighbours = window.dilation == 1 and size is not None and window.step >= size
+    return neighbours or (window.step == 1 and count is not None and abs(window.dilation) >= count)
 
 
 def _windows(shifted: Value, op: Contract) -> list[Window]:
