@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from ..ir import build
 from ..ir import nodes as ir
-from ..ir.types import Coordinate, Dtype, Kind
+from ..ir.types import SHORT, Coordinate, Dtype, Kind
 from ..records import dataclass
 from ..source import Span
 from .known import Known
@@ -81,7 +81,8 @@ class Iota:
 @dataclass(frozen=True, slots=True)
 class Map:
     """An elementwise function of the table, an operator, a cast (`as f32`, or `as real`, which stays weak), or `where`;
-    axes meet by name. A `checked` one of whole numbers is refused where it leaves its dtype or divides by 0.
+    axes meet by name. `as wide` is `as f32` of 16 bits that the text does not ask for: it is how these are computed. A
+    `checked` one of whole numbers is refused where it leaves its dtype or divides by 0.
 
     `some max`, and likewise of `min`, `mean`, `argmax` and `argmin`, is its first argument, a reduction, refused where
     the second one fails: there it is over no points. What guards remove never makes a check fail: its operands are
@@ -476,6 +477,11 @@ _OPERATIONS = frozenset(
 def apply(fn: str, *args: Value, checked: bool = False) -> Value:
     """An elementwise function of values."""
     return value(Map(fn, args, checked))
+
+
+def cast(one: Value, dtype: str) -> Value:
+    """A value in a dtype that the text does not ask for."""
+    return apply("as wide" if one.dtype in SHORT and dtype == "f32" else f"as {dtype}", one)
 
 
 def host(expr: ir.Expr) -> Value:

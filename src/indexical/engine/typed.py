@@ -113,7 +113,7 @@ def _kind(fn: str, args: tuple[Value, ...]) -> Kind:
 
 def _dtype(fn: str, kind: Kind, args: tuple[Value, ...]) -> Dtype | None:
     if fn.startswith("as "):
-        return fn[3:] if fn[3:] in KIND_OF else None  # type: ignore[return-value]
+        return "f32" if fn == "as wide" else fn[3:] if fn[3:] in KIND_OF else None  # type: ignore[return-value]
     return None if kind == "bool" else widest(one.dtype for one in args if one.kind == kind)
 
 

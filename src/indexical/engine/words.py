@@ -163,7 +163,7 @@ def _map(fn: str, args: tuple[Value, ...], names: Names, depth: int) -> tuple[st
             sign = "/" if fn == "//" else fn
             return f"{_operand(left, names, depth, level)} {sign} {_operand(right, names, depth, level + 1)}", level
         case _, (one,) if fn.startswith("as "):
-            return f"{_operand(one, names, depth, 5)} {fn}", 5
+            return f"{_operand(one, names, depth, 5)} {'as f32' if fn == 'as wide' else fn}", 5
     return f"{fn}({_list(args, names, depth)})", _TIGHT
 
 

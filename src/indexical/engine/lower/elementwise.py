@@ -14,6 +14,7 @@ from ...ir.removal import either, removal
 from ...ir.types import SHORT, STORED_ONLY, Dtype, Kind, widest
 from ...ir.walk import walk
 from ...source import Span
+from .. import ops
 from ..ops import Map, Number, Value, apply, host
 from ..typed import COMPARISONS
 from . import wholes
@@ -161,9 +162,9 @@ def cast(arg: Value, dtype: Dtype | None) -> Value:
     if dtype is None or arg.dtype == dtype or (arg.dtype is None and dtype == "f64"):
         return arg
     match arg.op:
-        case Map("as f32", (short,)) if short.dtype in SHORT and dtype in (short.dtype, "f64"):
+        case Map("as f32" | "as wide", (short,)) if short.dtype in SHORT and dtype in (short.dtype, "f64"):
             return short if short.dtype == dtype else apply("as f64", short)
-    return apply(f"as {dtype}", arg)
+    return ops.cast(arg, dtype)
 
 
 def cast_as(low: Lowering, expr: ir.Map, arg: Value, scope: Scope) -> Value:
@@ -173,7 +174,8 @@ def cast_as(low: Lowering, expr: ir.Map, arg: Value, scope: Scope) -> Value:
         return wholes.cast(low, expr, arg, dtype, scope)
     if expr.type.kind == "bool" or (arg.dtype == dtype and not arg.is_host):
         return arg
-    return apply(expr.op, arg) if arg.is_host or arg.kind != "real" else cast(arg, dtype)
+    asked = arg.is_host or arg.kind != "real" or arg.dtype in SHORT
+    return apply(expr.op, arg) if asked else cast(arg, dtype)
 
 
 def as_kind(low: Lowering, body: Value, let: ir.Let, scope: Scope) -> Value:

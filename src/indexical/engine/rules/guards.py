@@ -6,6 +6,7 @@ from ...ir.affine import Polynomial, polynomial
 from ...ir.types import Coordinate
 from ..ops import Map, Read, Reduce, Value, all_of, conjuncts, value
 from ..words import as_written
+from .narrow import widened
 from .patterns import Found, No, Target
 from .terms import applied, cast, factors_of, is_number, kept, names_of, product, summed
 
@@ -34,9 +35,11 @@ def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | 
     """A guard that fails just where a factor is read outside its source, which is 0 there, removes nothing else."""
     op = summed(one)
     factors = factors_of(op.source)
-    reads = [f.value for f in factors if isinstance(f.value.op, Read) and f.value.op.outside == "masked"]
-    for read in reads:
-        others = [factor for factor in factors if factor.value is not read]
+    for padded in factors:
+        read = widened(padded.value)
+        if not isinstance(read.op, Read) or read.op.outside != "masked":
+            continue
+        others = [factor for factor in factors if factor is not padded]
         tests = conjuncts(op.where)
         kept_tests = [test for test in tests if not _is_inside(test, read)]
         if len(kept_tests) == len(tests) or any(factor.inverse for factor in others):

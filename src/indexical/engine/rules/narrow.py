@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from ...ir.types import SHORT, Dtype
-from ..ops import Contract, Map, Value, apply, value
+from ..ops import Contract, Map, Value, apply, cast, value
 from .patterns import Found, No, Target
 
 
-def round_contraction(one: Value, found: Found, target: Target) -> Value | No | None:
-    """A contraction of widened arrays that is rounded is one of the arrays as they are stored: the library adds up in
-    32 bits."""
-    inner = found["inner"].op
-    assert isinstance(inner, Contract)
-    if one.dtype not in SHORT or len(inner.factors) != 2 or "contract" not in target.rounds_once:
+def contract_short(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A contraction of widened arrays is one of the arrays as they are stored: the library adds up in 32 bits, and
+    rounds what it hands out, as its other products of matrices."""
+    op = one.op
+    assert isinstance(op, Contract)
+    if len(op.factors) != 2 or one.dtype != "f32" or "contract" not in target.rounds_once:
         return None
-    parts = [stored(factor, one.dtype) for factor in inner.factors]
-    if parts[0] is None or parts[1] is None:
+    if not any(is_widened(factor) for factor in op.factors):
+        return None
+    left, right = (widened(factor) if is_widened(factor) else factor for factor in op.factors)
+    if left.dtype != right.dtype:
         return No("a factor is not stored in 16 bits, and would be rounded before it is multiplied")
-    return value(Contract((parts[0], parts[1]), inner.over))
+    return cast(value(Contract((left, right), op.over)), "f32")
+
+
+def round_again(one: Value, found: Found, target: Target) -> Value | No | None:
+    """What was widened and is rounded again is what it was."""
+    return stored(found["wide"], one.dtype)
 
 
 def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -39,10 +46,20 @@ def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
     return apply(inner.fn, *(part for part in parts if part is not None))
 
 
+def is_widened(one: Value) -> bool:
+    """Whether this has 32 bits only because 16 are computed with so many."""
+    return isinstance(one.op, Map) and one.op.fn == "as wide"
+
+
+def widened(one: Value) -> Value:
+    """The array of 16 bits that was widened, or the value as it is."""
+    return next((found for dtype in SHORT if (found := stored(one, dtype)) is not None), one)
+
+
 def stored(one: Value, dtype: Dtype | None) -> Value | None:
     """The array that was widened, where it is of this dtype."""
     match one.op:
-        case Map("as f32", (inner,)) if inner.dtype == dtype:
+        case Map("as f32" | "as wide", (inner,)) if inner.dtype == dtype:
             return inner
     return None
 

@@ -32,7 +32,7 @@ def mean_of(one: Value) -> Mean | None:
     """The mean that a value is: as such, or as a sum over a number of points. One that is rounded to 16 bits on the way
     counts too: a kernel has it in 32."""
     match one.op:
-        case Map("as f32", (Value(op=Map("as f16" | "as bf16", (inner,))),)) if inner.dtype == "f32":
+        case Map("as f32" | "as wide", (Value(op=Map("as f16" | "as bf16", (inner,))),)) if inner.dtype == "f32":
             return mean_of(inner)
         case Map("some mean", (inner, test)):
             found = mean_of(inner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from ...ir.types import SHORT, Coordinate, widest
-from ..ops import Axis, Contract, Reduce, Value, apply, axes_of, value
+from ..ops import Axis, Contract, Reduce, Value, apply, axes_of, cast, value
 from ..products import cells, is_pair
 from .patterns import Found, Target
 
@@ -83,7 +83,7 @@ def _by_cells(left: Value, right: Value, over: tuple[Axis, ...]) -> Value:
     dtype = widest((left.dtype, right.dtype))
     if dtype not in SHORT:
         return value(Reduce("sum", apply("*", left, right), over))
-    product = apply("*", apply("as f32", left), apply("as f32", right))
+    product = apply("*", cast(left, "f32"), cast(right, "f32"))
     return apply(f"as {dtype}", value(Reduce("sum", product, over)))
 
 

@@ -312,7 +312,7 @@ def is_size(one: Value) -> bool:
 
 
 def join_sums(one: Value, found: Found, target: Target) -> Value | No | None:
-    """The sum of a contraction is one contraction over more axes."""
+    """The sum of a contraction is one contraction over more axes, of 16 bits too."""
     op, inner = summed(one), found["inner"].op
     assert isinstance(inner, Contract)
     if op.where is not None or names_of(op.over) & names_of(inner.over):
@@ -320,7 +320,8 @@ def join_sums(one: Value, found: Found, target: Target) -> Value | No | None:
     present = tuple(axis for axis in op.over if axis.name in found["inner"].names)
     if not present:
         return None
-    joined = value(Contract(inner.factors, tuple(sorted((*inner.over, *present), key=lambda axis: axis.name))))
+    over = tuple(sorted((*inner.over, *present), key=lambda axis: axis.name))
+    joined = cast(value(Contract(inner.factors, over)), one.dtype)
     idle = [axis for axis in op.over if axis not in present]
     return total(joined, idle) if idle else joined
 

@@ -17,7 +17,7 @@ from .cost import elements, products
 from .decays import by_decay, decayed
 from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
 from .masks import mask_reduction, mask_scores, sum_of_same
-from .narrow import round_contraction, round_once
+from .narrow import contract_short, round_again, round_once
 from .norms import (
     cross_entropy,
     cross_entropy_of_total,
@@ -82,10 +82,16 @@ RANK = Pattern(Normalize, "rank", (("fn", "rank"),))
 TOTAL_LESS_READ = mapped("-", anything("total"), Pattern(Read, "read"))
 SCALE = anything("scale", is_size)
 ROUNDED = frozenset(f"as {dtype}" for dtype in SHORT)
-ROUNDED_CONTRACTION = mapped(ROUNDED, Pattern(Contract, "inner"))
+SUM_OF_SHORT = reduced("sum", mapped("as wide", Pattern(Contract, "inner")))
+WIDENED_AND_ROUNDED = mapped(ROUNDED, mapped(frozenset(("as f32", "as wide")), name="wide"))
 ROUNDED_MAP = mapped(ROUNDED, Pattern(Map, "inner"))
 NORM = anything("norm", is_norm)
 READ_OF_LOG_SOFTMAX = read_of(Pattern(Normalize, "inner", (("fn", "log_softmax"),)))
+
+# Of pairs of factors too, which are found last.
+CONTRACT_SHORT = Rule(
+    "contract 16 bits", Pattern(Contract), contract_short, "Σ f32(a)·f32(b) = f32(Σ a·b), as the library rounds"
+)
 
 RULES: tuple[Rule, ...] = (
     Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
@@ -108,6 +114,7 @@ RULES: tuple[Rule, ...] = (
     Rule("write at places", GUARDED_SUM, write_places, "Σ_j x[j]·[f(j) = p] is a sum into places", None, into_places),
     Rule("merge views", read_of(Pattern(Read, "inner"), "outer"), merge_reads, "x[f][g] = x[f∘g]"),
     Rule("join sums", reduced("sum", Pattern(Contract, "inner")), join_sums, "Σ_c Σ_k a·b = Σ_ck a·b"),
+    Rule("join sums of 16 bits", SUM_OF_SHORT, join_sums, "Σ_c f32(Σ_k a·b) = f32(Σ_ck a·b)"),
     Rule("take a sign out", reduced("sum", mapped("neg", anything("x"))), sign_out, "Σ -x = -Σ x"),
     Rule("split a sum", reduced("sum", mapped(SUMMED, name="sum")), split_sum, "Σ (a + b) = Σ a + Σ b", elements),
     Rule("take a factor out", SUM_OF_PRODUCT, take_factor_out, "Σ c·x = c·Σ x"),
@@ -159,7 +166,8 @@ RULES: tuple[Rule, ...] = (
         elements,
         by_chosen_matrices,
     ),
-    Rule("round a contraction once", ROUNDED_CONTRACTION, round_contraction, "b16(Σ f32(a)·f32(b)) = Σ a·b"),
+    CONTRACT_SHORT,
+    Rule("round what was widened", WIDENED_AND_ROUNDED, round_again, "b16(f32(x)) = x"),
     Rule("round a norm once", mapped(ROUNDED, NORM), round_norm, "b16(norm(f32(x))) = norm(x)"),
     Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)"),
     Rule("convolve", Pattern(Contract), convolve, "Σ_k x[i + k]·w[k] is a convolution", elements, by_convolution),
@@ -190,6 +198,7 @@ STORES: tuple[Rule, ...] = (
 LEGAL: tuple[Rule, ...] = (
     Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", None, all_ranks),
     Rule("add up what is the same", SUM, sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
+    CONTRACT_SHORT,
     Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)"),
     Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)"),
     Rule("mask scores", GUARDED_NORMALIZER, mask_scores, "softmax x where c = softmax (x if c else -∞)"),

@@ -11,6 +11,7 @@ from ...ir.affine import expression, is_counted, polynomial
 from ...ir.types import Coordinate, Kind, widest
 from ...records import dataclass
 from ...source import Source, Span
+from .. import ops
 from ..ops import Axis, Iota, Map, Number, Read, Reduce, Value, apply, host, value
 
 # Numbers that a rule makes are nowhere in the text.
@@ -69,7 +70,7 @@ def kept(test: Value | None, one: Value) -> Value:
 def cast(one: Value, dtype: str | None) -> Value:
     """A value in a dtype. A number of the host takes the dtype that it meets."""
     same = dtype is None or one.dtype == dtype or (one.dtype is None and one.kind == "real" and dtype == "f64")
-    return one if one.is_host or same else apply(f"as {dtype}", one)
+    return one if one.is_host or same else ops.cast(one, str(dtype))
 
 
 def promoted(values: Sequence[Value]) -> list[Value]:

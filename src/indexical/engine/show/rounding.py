@@ -64,7 +64,7 @@ def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> C
 def stored(p: Printer, one: Value, narrow: frozenset[Dtype | None] = SHORT) -> Value:
     """An array of 16 bits, or of another `narrow` dtype, that is only widened here; else the value itself."""
     match one.op:
-        case Map("as f32", (inner,)) if inner.dtype in narrow and inner.axes and _stands_here(p, one):
+        case Map("as f32" | "as wide", (inner,)) if inner.dtype in narrow and inner.axes and _stands_here(p, one):
             return inner
     return one
 
