@@ -30,11 +30,21 @@ from .tiles import TILED, Checked
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Definitions that a kernel computes together, and the tensors that it reads."""
+    """Definitions that a kernel computes together, and the tensors that it reads. With `last` it gives its last step
+    alone, by the number of that."""
 
     step: Step
     definitions: tuple[str, ...]
     reads: tuple[str, ...]
+    last: bool = False
+
+    @property
+    def end(self) -> tuple[int, bool] | None:
+        """The axis of which it can give the last step alone, and whether that has the largest number; None for none."""
+        recurrence = self.step.recurrence
+        if recurrence is None or recurrence.scan is None or recurrence.kept is None:
+            return None
+        return recurrence.scan.axis, recurrence.scan.forward
 
     @property
     def label(self) -> str:
@@ -183,6 +193,8 @@ class Former:
         low.text.taken.difference_update(kernel.definitions)  # These names are kept for what is written here.
         low.text.last.clear()
         low.known, low.hoisted = {}, {}
+        if kernel.last and kernel.step.recurrence is not None:
+            low.recurrences[kernel.step.definition] = kernel.step.recurrence
         definitions.run(low, self._orders[kernel.step.definition], {kernel.step.definition})
         variables = {name: low.stored[name].variable for name in kernel.definitions}
         low.text.give(*map(Name, variables.values()))

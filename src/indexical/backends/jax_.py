@@ -169,8 +169,9 @@ def scan(start, times, plus, axis=0, kept=None, backward=False):
 ''',
     "last_of_scan": '''
 def last_of_scan(start, times, plus, axis=0, kept=None, backward=False):
-    """The last step of a scan, or its first where it goes backward."""
-    return jnp.moveaxis(scan(start, times, plus, axis, kept, backward), axis, 0)[0 if backward else -1]
+    """The last step of a scan, or its first where it goes backward; 0 where it has none."""
+    rows = jnp.moveaxis(scan(start, times, plus, axis, kept, backward), axis, 0)
+    return (rows[:1] if backward else rows[-1:]).sum(0)
 ''',
     "attend": '''
 def attend(query, key, value, is_causal=False, scale=1.0, enable_gqa=False):

@@ -39,7 +39,7 @@ from .ops import (
     Write,
     operands,
 )
-from .order import expression, inlined, is_view, lifetimes, ordered, read_by_rows, roots_of
+from .order import expression, inlined, is_view, lifetimes, ordered, read_by_rows, roots_of, stepped_along
 from .products import Product, copied, is_pair, product_of
 from .show import statements
 from .specialise import Sizes
@@ -186,8 +186,8 @@ class _Ledger:
         steps = self.by_rows.get(one)
         if steps is None:
             return self.counted.bytes(one)
-        assert isinstance(one.op, Result)
-        count = max(1, self.counted.extent(one.extent(one.op.of.steps[0])))
+        assert isinstance(one.op, Result | Opaque)
+        count = max(1, self.counted.extent(one.extent(stepped_along(one.op)[0])))
         return self.counted.bytes(one) // count * min(count, len(steps) + 1)
 
     def _free(self, one: Value) -> None:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from ..ir.affine import number, polynomial
+from ..ir.types import Coordinate
 from ..source import Span
 from .merging import merge_of
 from .ops import (
@@ -22,6 +24,7 @@ from .ops import (
     Map,
     Normalize,
     Number,
+    Opaque,
     Plan,
     Read,
     Reduce,
@@ -177,26 +180,48 @@ def carried_by(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
 
 
 def read_by_rows(plan: Plan) -> dict[Value, tuple[Value, ...]]:
-    """The results of loops that are read at single steps alone, and these steps: nobody needs all rows as one array."""
+    """What is made step by step and read at single steps alone, and these steps: nobody needs all rows as one array. A
+    kernel gives all steps or the last."""
     whole = set(roots_of(plan))
     steps: dict[Value, dict[Value, None]] = {}
     for one in reachable(whole):
         for part in operands(one.op):
-            if isinstance(part.op, Result) and (step := _step_read(one, part, part.op.of)) is None:
-                whole.add(part)
-            elif isinstance(part.op, Result) and step is not None:
-                steps.setdefault(part, {})[step] = None
+            if isinstance(part.op, Result | Opaque):
+                step = _step_read(one, part)
+                if step is None or (isinstance(part.op, Opaque) and not _is_last(step, part.op)):
+                    whole.add(part)
+                else:
+                    steps.setdefault(part, {})[step] = None
     return {one: tuple(found) for one, found in steps.items() if one not in whole}
 
 
-def _step_read(reader: Value, result: Value, of: Carried) -> Value | None:
-    """The step of a recurrence at which a value reads it, where that is one number, the same in all turns of loops."""
-    op = reader.op
-    if not isinstance(op, Read) or op.outside != "never" or len(of.steps) != 1 or merge_of(op) is not None:
+def stepped_along(op: Result | Opaque) -> tuple[Coordinate, ...]:
+    """The axes along which rows are made; of a kernel, the one of which it can give the last step alone."""
+    if isinstance(op, Result):
+        return op.of.steps
+    return () if op.step.end is None else (op.home[op.step.end[0]].name,)
+
+
+def _step_read(reader: Value, source: Value) -> Value | None:
+    """The step at which a value reads rows, where that is one number, the same in all turns of loops."""
+    op, made = reader.op, source.op
+    assert isinstance(made, Result | Opaque)
+    steps = stepped_along(made)
+    if not isinstance(op, Read) or len(steps) != 1 or merge_of(op) is not None:
         return None
+    if op.outside == "masked" or op.under is not None:
+        return None  # Where nobody asks for the row, it may not be there.
     index = dict(op.index)
-    step = index.get(of.steps[0])
-    return step if step is not None and step.is_host and not step.symbols and result not in index.values() else None
+    step = index.get(steps[0])
+    return step if step is not None and step.is_host and not step.symbols and source not in index.values() else None
+
+
+def _is_last(step: Value, op: Opaque) -> bool:
+    """Whether a step is the one at which a kernel ends."""
+    assert isinstance(step.op, Number)
+    axis, forward = op.step.end
+    last = polynomial(op.home[axis].extent) - 1 if forward else number(0)
+    return bool((polynomial(step.op.expr) - last).constant == 0)
 
 
 # ----------------------------------------------------------------------- lifetimes

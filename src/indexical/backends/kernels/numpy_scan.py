@@ -38,12 +38,13 @@ def scan(
 def last_of_scan(
     start: Array, times: Array | float, plus: Array, axis: int = 0, kept: Array | None = None, backward: bool = False
 ) -> Array:
-    """The last step of a scan, or its first where it goes backward; the others are not kept."""
+    """The last step of a scan, or its first where it goes backward, 0 where it has none; the others are not kept."""
     first, a, x, asks = _rows(start, times, plus, axis, kept, backward)
     n = len(x)
     if len(first) > 1 or n < FEW:
         whole = scan(start, times, plus, axis, kept, backward)
-        return np.asarray(np.moveaxis(whole, axis, 0)[0 if backward else -1])
+        rows = np.moveaxis(whole, axis, 0)
+        return np.asarray((rows[:1] if backward else rows[-1:]).sum(0))
     count, length = _blocks(n)
     y = _handed_on(first[0], a, x, count, length)[-1]
     for t in range(count * length, n):

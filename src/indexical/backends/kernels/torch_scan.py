@@ -41,11 +41,11 @@ def last_of_scan(
     kept: Tensor | None = None,
     backward: bool = False,
 ) -> Tensor:
-    """The last step of a scan, or its first where it goes backward; the others are not kept."""
+    """The last step of a scan, or its first where it goes backward, 0 where it has none; the others are not kept."""
     first, times, plus, kept = _rows(start, times, plus, axis, kept, backward)
     lag = len(first)
     if lag > 1 or len(plus) < FEW:
-        return torch.cat((first, _steps(first, times, plus, kept)))[-1]
+        return torch.cat((first, _steps(first, times, plus, kept)))[-1:].sum(0)
     count, length = _blocks(len(plus))
     a, x = _cut(times, count, length), _cut(plus, count, length)
     y = _handed_on(first[0], a, x)[-1]

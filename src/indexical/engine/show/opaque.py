@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...ir.types import Coordinate, Dtype
 from ..ops import Opaque, Value
+from ..order import stepped_along
 from .code import Code
 
 if TYPE_CHECKING:
@@ -55,7 +57,10 @@ def opaque(p: Printer, one: Value) -> Code:
                 p.add(f"{variable} = {code}")
                 code = Code(variable)
             p.kernels.take(name, str(code), definition.dtype, False)
-    lines, variables = p.kernels.write(op.step)
+    last = one in p.by_rows
+    lines, variables = p.kernels.write(replace(op.step, last=last))
+    if last:
+        p.apart[one, stepped_along(op)[0]] = variables[op.name]
     p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
     p.told |= variables.keys()
     for name, variable in variables.items():

@@ -61,7 +61,8 @@ def read(p: Printer, one: Value) -> Code:
     index = dict(op.index)
     rows = in_rows(p, op.source)
     if rows is not None:
-        code, inner = row_of(p, rows, index, op.outside)
+        # After its loop, a row that is asked for is there, or refused below.
+        code, inner = row_of(p, rows, index, op.outside if rows is op.source else "never")
     else:
         code, inner = _apart(p, op, index)
     reached = [_reach(op.source.axis(name), index.get(name), p.order_of(one)) for name in inner]
@@ -81,9 +82,11 @@ def read(p: Printer, one: Value) -> Code:
 
 
 def _apart(p: Printer, op: Read, index: dict[Coordinate, Value]) -> tuple[Code, tuple[Coordinate, ...]]:
-    """The source. In a loop, its row at a step may come from a list of all rows."""
+    """The source. Its row at a step may come from a list of all rows, or be the only one there is."""
     inner = p.order_of(op.source)
-    for name, place in op.index if op.outside == "never" else ():
+    if op.source in p.by_rows:
+        p.code(op.source)
+    for name, place in op.index if op.outside == "never" or op.source in p.by_rows else ():
         rows = p.apart.get((op.source, name))
         if rows is not None and isinstance(place.op, Number):
             index.pop(name)
