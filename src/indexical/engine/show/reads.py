@@ -276,7 +276,7 @@ def _gathered(
     message: str,
 ) -> tuple[Code, tuple[Coordinate, ...]]:
     """A view at places along some of its axes; 0 where there is no such place, or refused with a message."""
-    if (found := _along(p, code, now, index, outside)) is not None:
+    if not message and (found := _along(p, code, now, index, outside)) is not None:
         return found
     marks = {_mark(name): place for name, place in index.items()}
     places = {name: marks[name] for name in now if name in marks}
