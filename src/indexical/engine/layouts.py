@@ -8,7 +8,7 @@ readers wish decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..ir.affine import of_atom, polynomial
 from ..ir.types import Coordinate
@@ -20,6 +20,7 @@ from .ops import (
     Iota,
     Join,
     Library,
+    Loop,
     Map,
     Normalize,
     Opaque,
@@ -41,7 +42,8 @@ def layouts(plan: Plan) -> dict[Value, Order]:
     """The order of the axes of every value that a plan computes."""
     values = reachable(roots_of(plan))
     homes = {one: home for one in values if (home := _home(one)) is not None}
-    written = {one.value: _of_home(one.home, one.value) for one in reversed(plan.definitions.values())}
+    written = {one: _of_home(plan.definitions[name].home, one) for name, one in _stored(values)}
+    written |= {one.value: _of_home(one.home, one.value) for one in reversed(plan.definitions.values())}
     kernels = [one.op for one in values if isinstance(one.op, Opaque)]
     for name in (*plan.wanted, *(name for op in kernels for name, _ in op.operands)):
         if name in plan.definitions:
@@ -64,6 +66,17 @@ def _home(one: Value) -> Order | None:
         case Iota(axis):
             return (axis.name,)
     return None if one.axes else ()
+
+
+def _stored(values: Iterable[Value]) -> Iterator[tuple[str, Value]]:
+    """What loops store, and the definition that it is a row of."""
+    waiting = [one.op.loop for one in values if isinstance(one.op, Result)]
+    for loop in waiting:
+        for item in loop.body:
+            if isinstance(item, Loop):
+                waiting.append(item)
+            else:
+                yield item.name, item.value
 
 
 def _names(axes: Iterable[Axis]) -> Order:
@@ -98,7 +111,8 @@ def _wish(one: Value, part: Value, own: Order) -> Order:
             return tuple(name for group in layouts[args.index(part)][1] for name in group)
         case Read(source, index) if part is source:
             back = {at.op.axis.name: name for name, at in index if isinstance(at.op, Iota)}
-            return tuple(back.get(name, name) for name in own)
+            single = [name for name, at in index if not at.axes]  # One row after the other: rows lie together.
+            return (*single, *(back.get(name, name) for name in own))
     return own
 
 

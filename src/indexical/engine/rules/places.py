@@ -25,7 +25,7 @@ from ..ops import (
 )
 from ..order import is_view
 from .patterns import Found, No, Target
-from .terms import applied, fresh, kept, last_point, names_of, total, whole
+from .terms import applied, fresh, kept, last_point, names_of, promoted, total, whole
 
 # What the plan calls a sum into places.
 SCATTER = "scatter-add"
@@ -289,3 +289,15 @@ def _put(at: Value, given: Mapping[Coordinate, Value]) -> Value:
     return at
 
 
+def add_before_read(one: Value, found: Found, target: Target) -> Value | No | None:
+    """What is added in every turn of a loop to a row of a product that is computed before it is added to all rows."""
+    row, other = found["row"].op, found["other"]
+    assert isinstance(row, Read)
+    if not isinstance(row.source.op, Contract) or row.source.symbols or row.outside != "never" or one.kind != "real":
+        return None
+    indexed = {name for name, _ in row.index}
+    if not all(at.is_host and at.symbols for _, at in row.index):
+        return None
+    if other.is_host or other.symbols or not other.names <= row.source.names - indexed:
+        return None
+    return value(Read(applied("+", *promoted((row.source, other))), row.index))

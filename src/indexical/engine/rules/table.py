@@ -30,7 +30,7 @@ from .norms import (
 )
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
-from .places import contract_before_read, merge_reads, one_hot, write_before_contract, write_places
+from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract, write_places
 from .ranks import all_ranks, among_the_largest, by_sorting, first_places, places_of_the_largest, select_first
 from .remainders import sum_by_remainder
 from .renaming import name_alike
@@ -85,6 +85,7 @@ ROUNDED = frozenset(f"as {dtype}" for dtype in SHORT)
 SUM_OF_SHORT = reduced("sum", mapped("as wide", Pattern(Contract, "inner")))
 WIDENED_AND_ROUNDED = mapped(ROUNDED, mapped(frozenset(("as f32", "as wide")), name="wide"))
 ROUNDED_MAP = mapped(ROUNDED, Pattern(Map, "inner"))
+ROW_AND_MORE = mapped("+", Pattern(Read, "row"), anything("other"))
 NORM = anything("norm", is_norm)
 READ_OF_LOG_SOFTMAX = read_of(Pattern(Normalize, "inner", (("fn", "log_softmax"),)))
 
@@ -122,6 +123,7 @@ RULES: tuple[Rule, ...] = (
     Rule("scale by a factor", mapped("*", anything("scaled"), SCALE), scale_factors, "(Σ a·b)·c = Σ (a·c)·b", products),
     Rule("multiply out", SUM_OF_PRODUCT, multiply_out, "Σ w·(a + b) = Σ w·a + Σ w·b", elements),
     Rule("contract", SUM_OF_PRODUCT, contract, "Σ a·b is a contraction", elements),
+    Rule("add to all rows", ROW_AND_MORE, add_before_read, "x[t] + y = (x + y)[t]"),
     Rule("less twice", mapped("neg", mapped("neg", anything("x"))), negated_twice, "-(-x) = x"),
     Rule("normalise by a kernel", Pattern(Map, "", (("fn", MULTIPLIED),)), norm, "x · rsqrt(mean x² + ε) is a norm"),
     Rule("weigh in the norm", mapped("*", NORM, anything("other")), norm_weight, "norm(x)·w = norm(x, w)"),
