@@ -25,7 +25,6 @@ from .run.graphs import replayed
 from .run.growing import last_rows, rounded, rows_of, wholes_like, with_room
 from .run.paged import Paged, Pools
 from .run.ragged import Ragged, assembled, first_pass, lengths_of, step_each
-from .run.repeated import Repeated
 from .run.rooms import (
     Room,
     check_asked_room,
@@ -36,6 +35,7 @@ from .run.rooms import (
     tables_in_room,
     without_room,
 )
+from .run.sizes import Repeated
 from .run.states import State
 from .run.stores import Store
 from .transform.causality import split

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from tests.decoding.test_weights import LAYOUTS, MODEL, NUMBERS, SIZES, drawn
 
 import indexical as ix
-from indexical.run import calling, sized
+from indexical.run import calling
 
 # All axes that are summed last, as PyTorch has them, and one order that has to be copied.
 OUT = {"q": "h, d, m", "k": "h, d, m", "v": "h, e, m", "o": "m, h, e"}
@@ -152,18 +152,10 @@ def test_several_positions_and_other_states_have_functions_of_their_own() -> Non
         decode.step(x[3:4], decoder("copied")[0].prefill(x[:3])[0])
 
 
-def test_nothing_of_weights_and_sizes_is_left_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = []
-    drop = sized._drop_unread
-
-    def kept(defined: ast.FunctionDef, folded: set[ast.stmt]) -> None:
-        drop(defined, folded)
-        texts.append(ast.unparse(defined))
-
-    monkeypatch.setattr(sized, "_drop_unread", kept)
+def test_nothing_of_weights_and_sizes_is_left_in_a_step() -> None:
     swap(decoder("as given")[3]["W_O"])
-    settled("as given")
-    text = texts[-1]
+    decode = settled("as given")[0]
+    text = next(inspect.getsource(each.known.function) for each in decode._caller._expected if each.sized)
     assert "linear" not in text
     assert "attend_masked" not in text
     assert "arange" not in text

@@ -74,9 +74,9 @@ def build(
     return Built(lowered, plan, source, load(source))
 
 
-def load(source: str) -> dict[str, Any]:
-    """What a source defines."""
-    scope: dict[str, Any] = {"__name__": "emitted"}
+def load(source: str, **given: Any) -> dict[str, Any]:
+    """What a source defines, which finds some arrays."""
+    scope: dict[str, Any] = {"__name__": "emitted", **given}
     exec(compile(source, "<emitted>", "exec"), scope)
     return scope
 

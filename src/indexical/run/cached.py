@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -37,8 +38,16 @@ def store_in_use() -> Store:
     return store
 
 
-def key_of(texts: tuple[str, ...], call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> str | None:
-    """The digest of all that an emitted text depends on; None where it is not to be kept."""
+def key_of(
+    texts: tuple[str, ...],
+    call: Call,
+    wanted: tuple[str, ...],
+    isolate: bool,
+    recompute: bool,
+    further: Sequence[object] = (),
+) -> str | None:
+    """The digest of all that an emitted text depends on; None where it is not to be kept. `further` is what is known of
+    the sizes of calls that it is for alone."""
     if store_in_use().problem is not None:
         return None
     versions = [__version__, digest_of_sources(), sys.version, np.__version__]
@@ -49,7 +58,7 @@ def key_of(texts: tuple[str, ...], call: Call, wanted: tuple[str, ...], isolate:
     given = call.arguments.items()
     arguments = [[name, one.axes, one.dtype, one.converted, one.loose, one.weak] for name, one in given]
     dtypes = sorted(call.bound.dtypes.items())
-    asked = [call.backend, call.device, arguments, dtypes, wanted, isolate, recompute]
+    asked = [call.backend, call.device, arguments, dtypes, wanted, isolate, recompute, *further]
     return hashlib.sha256(json.dumps([versions, texts, asked]).encode()).hexdigest()
 
 

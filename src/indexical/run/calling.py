@@ -16,13 +16,13 @@ from .tensors import is_tensor
 from .tracing import differentiates_again, transform_test
 
 if TYPE_CHECKING:
-    from .repeated import Repeated
+    from .sizes import Repeated
 
 # So many calls are of another kind than the expected ones before their kind is looked for first.
 _MOST_MISSES = 4
 # After as many calls a function is made for the sizes of the latest, after twice as many the next one: where sizes
 # change all the time, few are made. So many are kept.
-_FIRST_SIZED, _MOST_SIZED = 8, 4
+_FIRST_SIZED, _MOST_SIZED = 16, 4
 
 
 class Expected(NamedTuple):
@@ -126,10 +126,10 @@ class Caller:
     def of_one_size(self, values: Values, backend: str | None) -> Callable[..., Any] | None:
         """The function for calls of these sizes alone, which makes of them once and for all what they decide, arrays on
         a GPU too; None where there is none. Calls like this one are known."""
-        from .sized import for_sizes
+        from .sizes import for_sizes
 
         like = self.calls.like(values, None, backend, False, True, False)
-        if like is None or not (like.fits is None or like.fits(values)):
+        if like is None or like.kernel is None or not (like.fits is None or like.fits(values)):
             return None
         if not all(is_tensor(value) or type(value) in (bool, int, float) for value in values):
             return None
@@ -137,7 +137,8 @@ class Caller:
         if key not in self._of_one_size:
             if len(self._of_one_size) == _MOST_SIZED:
                 del self._of_one_size[next(iter(self._of_one_size))]
-            self._of_one_size[key] = for_sizes(like.function, values, keeps=("cpu", "cuda"))
+            made = for_sizes(self.engine, like.kernel, values, keeps=("cpu", "cuda"))
+            self._of_one_size[key] = None if made is None else made.function
         return self._of_one_size[key]
 
     def wait(self, calls: int) -> None:
@@ -153,8 +154,7 @@ class Caller:
             self._expected = (*sized, Expected(asked, alike(values), like, False))
 
     def _expect_sizes(self, asked: tuple[Any, ...], values: Values, like: Known) -> None:
-        """Look for calls of these sizes first, where many were not of an expected size: with a function of their own,
-        which is made of the emitted one."""
+        """Look for calls of these sizes first, where many were not of an expected one, with a function of their own."""
         self._misses = 0
         self._unsized += 1
         if self._unsized < self._next_sized:
@@ -172,16 +172,15 @@ class Caller:
     def _made(self, like: Known, values: Values) -> tuple[Callable[..., bool], Known] | None:
         """A test for calls of these sizes, and how they run."""
         if self._repeated is not None:
-            found = self._repeated.known(like.function, values)
-            return None if found is None else (found[0], replace(like, function=found[1]))
-        from .sized import for_sizes
+            return self._repeated.known(self.engine, like, values)
+        from .sizes import for_sizes
 
-        function = for_sizes(like.function, values)
-        if function is None:
+        made = None if like.kernel is None else for_sizes(self.engine, like.kernel, values)
+        if made is None:
             return None
         # What fits is decided by sizes, and for arrays that require a gradient by whether gradients are on.
         fits = like.fits if any(value.requires_grad for value in values) else None
-        return alike(values, of_one_size=True), replace(like, function=function, fits=fits)
+        return alike(values, of_one_size=True), replace(like.by(made), fits=fits)
 
     @guarded
     def bind(

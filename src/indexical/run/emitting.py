@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..backends.former import Former, kernels_of
 from ..backends.lowering import Note
+from ..backends.settled import Facts
 from ..backends.source import dialect_of
 from ..backends.source import emit as former_emit
+from ..engine.arguments import Argument
+from ..engine.constants import POINTS, apart
 from ..engine.dialects import dialect
 from ..engine.listing import operations_of
 from ..engine.lower import lower
 from ..engine.rules import Target, optimise
-from ..engine.show import Module, emit
+from ..engine.show import Module, emit, emit_sized
+from ..engine.specialise import specialise
 from ..engine.trace import traced
 from ..ir import nodes as ir
 from ..ir.constants import in_digits
 from ..ir.context import agreeing
+from ..ir.types import Coordinate
 from ..plan.choose import ARRAYS, choose
 from ..plan.steps import WIDTH, Plan, Refusal, Step
 from ..plan.target import CHUNKS, TRITON
 from .kernel import Call
 from .parts import Array, Part
+from .tensors import shares_memory
 
 
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
@@ -51,8 +58,26 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     arrays = [name for name in call.arguments if spelling.may_wait and name not in numbers]
     rewritten = agreeing(plan.program, plan.agreed)
     lowered = lower(rewritten, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels_of(plan))
-    operations = optimise(lowered, target_of(plan))
-    return replace(plan, arrays=replace(operations, written=program), lowered=lowered)
+    lowered = replace(lowered, written=program)
+    return replace(plan, arrays=optimise(lowered, target_of(plan)), lowered=lowered)
+
+
+def sized(
+    plan: Plan, arguments: Mapping[str, Argument], sizes: Mapping[Coordinate, int], held: Iterable[str], facts: Facts
+) -> Module:
+    """The text of a plan for arrays of known sizes, of which some facts are known; `held` inputs are the same arrays in
+    all calls. It does what the plan does, and no rule is tried again: a call gives the same numbers as those before."""
+    assert plan.arrays is not None
+    names = frozenset(held)
+    two = apart(specialise(plan.arrays, sizes), names, POINTS if facts.keeps else 0)
+
+    def is_held(name: str, code: str) -> bool:
+        """Whether this is a view, which has the numbers of its array also after these were changed."""
+        array = facts.arrays.get(name) if name in names else None
+        return array is not None and shares_memory(eval(code, {name: array}), array)
+
+    held_views = is_held if names else None
+    return emit_sized(two, dialect(plan.backend), arguments, Former(plan, facts), held_views, facts.keeps)
 
 
 def target_of(plan: Plan) -> Target:

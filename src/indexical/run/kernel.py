@@ -42,13 +42,24 @@ _LARGE = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a kernel was made for, and its plan, where it was planned in this process."""
+
+    isolate: bool
+    recompute: bool
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
-    """An emitted function, loaded, and the parts of the plan that it follows."""
+    """An emitted function, loaded, and the parts of the plan that it follows. `origin` says how one for known sizes is
+    made; None where there is none."""
 
     function: Callable[..., Any]
     refused: type[Exception]
     wanted: tuple[str, ...]
     parts: tuple[Part, ...]
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +188,11 @@ class Engine:
         """The emitted function for calls like this one."""
         key = (call.key, wanted, isolate, recompute, memory)
         if key not in self.kernels:
-            text, parts = self._linked(call, wanted, isolate, recompute, memory)
+            text, parts, plan = self._linked(call, wanted, isolate, recompute, memory)
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
+            if call.backend == "torch" and memory is None:
+                kernel = replace(kernel, origin=Origin(isolate, recompute, plan))
             if call.backend == "jax":
                 wide = any(part.wide for part in parts)
                 kernel = replace(kernel, function=jax_arrays.explained(kernel.function, wide))
@@ -189,24 +202,25 @@ class Engine:
     @deep
     def _linked(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked | None
-    ) -> tuple[str, tuple[Part, ...]]:
-        """The text for calls like this one, which imports its kernels, and the parts of its plan."""
+    ) -> tuple[str, tuple[Part, ...], Plan | None]:
+        """The text for calls like this one, which imports its kernels, the parts of its plan, and the plan, where the
+        text is new."""
         if memory is not None:
             from .emitting import parts_of
 
             plan, module = self._within(call, wanted, isolate, recompute, memory)
-            return module.linked(), parts_of(plan, module)
+            return module.linked(), parts_of(plan, module), plan
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
         if found is not None:
-            return found
+            return (*found, None)
         from .emitting import emitted, parts_of
 
         plan, module = emitted(call, wanted, isolate, recompute)
         text, parts = module.linked(), parts_of(plan, module)
         if key is not None:
             cached.keep(key, text, parts)
-        return text, parts
+        return text, parts, plan
 
     def _within(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked
@@ -416,12 +430,18 @@ class _Unraised(Exception):
 _numbers = count(1)
 
 
-def load(text: str, wanted: tuple[str, ...], parts: tuple[Part, ...]) -> Kernel:
-    """The text, as a function. It is a module like any other, so that tracebacks and `torch.compile` can read it."""
+def load(
+    text: str, wanted: tuple[str, ...], parts: tuple[Part, ...], space: Mapping[str, Any] | None = None
+) -> Kernel:
+    """The text, as a function. It is a module like any other, so that tracebacks and `torch.compile` can read it; but
+    one that finds arrays in the `space` it is given has them no longer than somebody has the function."""
     name = f"indexical_emitted_{next(_numbers)}"
     loaded = ModuleType(name)
     linecache.cache[f"<{name}>"] = (len(text), None, text.splitlines(keepends=True), f"<{name}>")
-    sys.modules[name] = loaded
+    if space is None:
+        sys.modules[name] = loaded
+    else:
+        vars(loaded).update(space)
     exec(compile(text, f"<{name}>", "exec"), loaded.__dict__)
     cached.lend_store(loaded, text)
     refused = getattr(loaded, "Refused", _Unraised)

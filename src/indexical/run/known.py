@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -42,12 +42,18 @@ class Known:
     """An emitted function for calls of one signature, which gives what the call returns.
 
     `fits` says whether these arrays pass the checks that the function does not make itself; None where there are none.
+    `kernel` is whose function it is; None where it takes other arrays than the call has.
     """
 
     function: Callable[..., Any]
     fits: Callable[[Values], bool] | None
     refused: tuple[type[Exception], ...]
     pack: Callable[[Any], Any] | None
+    kernel: Kernel | None
+
+    def by(self, kernel: Kernel) -> Known:
+        """The same by another kernel."""
+        return replace(self, function=kernel.function, refused=(*self.refused, kernel.refused), kernel=kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,8 @@ def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | No
         return None
     function = kernel.function if not any(moved) else partial(_converted, kernel.function, moved)
     fits = None if not checks else checks[0] if len(checks) == 1 else partial(_all, checks)
-    return Known(function, fits, (kernel.refused, ArithmeticError, MemoryError), pack)
+    refused = (kernel.refused, ArithmeticError, MemoryError)
+    return Known(function, fits, refused, pack, None if any(moved) else kernel)
 
 
 def is_excused(problem: RuntimeError, values: Values) -> bool:

@@ -35,6 +35,11 @@ def device_of(values: Mapping[str, Any]) -> Any:
     return next((value.device for value in values.values() if is_tensor(value)), "cpu")
 
 
+def shares_memory(one: Any, other: Any) -> bool:
+    """Whether a tensor is a view of another."""
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+
+
 def is_about_values(problem: Exception) -> bool:
     """Whether the error is that of `torch.func.vmap` for reading a value, which differs along the mapped axis."""
     return str(problem).startswith("vmap: It looks like")

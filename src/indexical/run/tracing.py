@@ -32,6 +32,13 @@ def _never() -> bool:
     return False
 
 
+def is_replaced() -> bool:
+    """Whether something traces, maps or replaces what PyTorch does: arrays that are made now would be no plain ones."""
+    core = sys.modules["torch"]._C
+    stacks = core._len_torch_dispatch_stack() + core._len_torch_function_stack()
+    return bool(stacks) or core._are_functorch_transforms_active() or core._get_tracing_state() is not None
+
+
 def differentiates_again() -> bool:
     """Whether an active transform needs a derivative that kernels lack: a tangent, or a derivative of a derivative."""
     torch = sys.modules.get("torch")

@@ -41,6 +41,7 @@ class Dialect:
     has_bfloat16: ClassVar[bool] = True
     folds_rows: ClassVar[bool] = True  # A stack of matrices by one matrix is one product.
     adds_products: ClassVar[bool] = False  # A product and what is added to it are one call.
+    views_by_shape: ClassVar[bool] = False  # A view by its shape is quicker than one by an index with new axes.
 
     @property
     def reserved(self) -> frozenset[str]:

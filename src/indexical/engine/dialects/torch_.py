@@ -32,6 +32,7 @@ class Torch(Dialect):
 
     has_devices = True
     adds_products = True
+    views_by_shape = True
     takes_rows_apart = True
     mixes_widths = True
 

@@ -68,6 +68,8 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
     elif way.batch:
         right = _matrices(p, way.right, way.batch, way.over, way.columns)
         code = p.d.bmm(left, right) if len(way.batch) == 1 else p.d.matmul(left, right)
+    elif addend is None and (turned := _turned(p, way)) is not None:
+        code = p.d.matmul(left, turned)
     elif right_lies == (*way.columns, *way.over) or (addend is not None and keeps and len(way.rows) > 1):
         code = p.d.linear(left, _matrices(p, way.right, (), way.columns, way.over), addend)
     else:
@@ -77,6 +79,14 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
         return code  # type: ignore[no-any-return]
     sizes = {axis.name: axis for axis in (*way.left.axes, *way.right.axes)}
     return Code(f"{closed(code)}.reshape({', '.join(extent(p, sizes[name]) for name in way.axes)})")
+
+
+def _turned(p: Any, way: Product) -> Code | None:
+    """The matrix on the right side, where it was turned before all calls."""
+    if p.once.is_held is None:
+        return None
+    right = _matrices(p, way.right, (), way.over, way.columns)
+    return right if right.isidentifier() else None
 
 
 def _vectors(p: Any, way: Product, left: Code) -> Code:
@@ -97,7 +107,7 @@ def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> 
     """An array as a batch of matrices, with several rows or columns as one axis."""
     code = _permuted(p, one, (*batch, *rows, *columns))
     if len(rows) < 2 and len(columns) < 2:
-        return code
+        return p.once.view(p, one, code)  # type: ignore[no-any-return]
     sizes = {axis.name: axis for axis in one.axes}
     shape = [extent(p, sizes[name]) for name in batch]
     for group in (rows, columns):
@@ -106,7 +116,7 @@ def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> 
             for name in group[1:]:
                 size = infix("*", size, extent(p, sizes[name]))
             shape.append(size)
-    return Code(f"{closed(code)}.reshape({', '.join(shape)})")
+    return p.once.view(p, one, Code(f"{closed(code)}.reshape({', '.join(shape)})"))  # type: ignore[no-any-return]
 
 
 def _permuted(p: Any, one: Value, axes: Order) -> Code:

@@ -21,9 +21,8 @@ def take(p: Printer) -> None:
     for one in p.plan.inputs:
         before = set(known)
         _measure(p, input_of(one), asked, known)
-        if not p.sized:
-            _compare(p, input_of(one), asked, before)
-    for one in () if p.sized else p.plan.inputs:
+        _compare(p, input_of(one), asked, before)
+    for one in p.plan.inputs:
         _compare_stated(p, input_of(one))
     for left, right in p.plan.agreed:
         name = next((side.coordinate for side in (left, right) if isinstance(side, ir.Size)), "an axis")
@@ -31,7 +30,7 @@ def take(p: Printer) -> None:
     for check in p.plan.checks:
         if check.condition.is_host:
             p.refuse(negated(p, check.condition), check.code, check.message)
-    if p.uses_device or (p.kernels is not None and "device" in p.kernels.reads()):
+    if not p.sized and (p.uses_device or (p.kernels is not None and "device" in p.kernels.reads())):
         p.lines.insert(0, f"    device = {_device(p)}")
 
 
@@ -128,9 +127,10 @@ def _compare(p: Printer, op: Input, asked: set[Coordinate], known: set[Coordinat
 
 
 def _compare_stated(p: Printer, op: Input) -> None:
-    """Refuse an array with another size than the program states."""
+    """Refuse an array with another size than the program states; not one that was found to have it."""
     shape, message = f"{p.variables[op.name]}.shape", f"`{op.name}` has another size than is stated"
-    stated = {n: number(p, axis.extent) for n, axis in enumerate(op.home) if _size(axis) is None}
+    home = [(n, axis) for n, axis in enumerate(op.home) if not (p.sized and isinstance(axis.extent, ir.Const))]
+    stated = {n: number(p, axis.extent) for n, axis in home if _size(axis) is None}
     if 1 < len(stated) == len(op.home):
         p.refuse(f"{shape} != {tupled(stated.values())}", "IX304", message)
         return

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ...ir import nodes as ir
+from ...ir.types import Coordinate
 from ...records import dataclass
 from ..arguments import Argument
 from ..carried import carried
+from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
 from ..order import reachable, roots_of
@@ -19,8 +21,9 @@ from .inputs import input_of, take
 from .lifetimes import free
 from .lines import WIDEST, wrapped
 from .numbers import negated
+from .once import Once
 from .opaque import Kernels
-from .outputs import give
+from .outputs import give, output
 from .printer import Printer, dtype_of
 from .turns import stored
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from ..dialects.base import Dialect
 
 FEW = 24  # A function with fewer arrays than this returns soon enough: they are not let go before.
+
+NOTHING: Mapping[str, str] = {}
 
 _REFUSED = '''class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""'''
@@ -69,9 +74,9 @@ class Module:
         return imported([*self.imports, *above.imports]) + "\n" + above.text + self.text
 
 
-def show(plan: Plan, dialect: Dialect, frees: bool = False, sized: bool = False, shares: bool = False) -> str:
+def show(plan: Plan, dialect: Dialect, frees: bool = False) -> str:
     """The text of a plan, for arrays of the dtypes that it was made for."""
-    return emit(plan, dialect, frees=frees, sized=sized, shares=shares).standing_alone()
+    return emit(plan, dialect, frees=frees).standing_alone()
 
 
 def emit(
@@ -80,19 +85,61 @@ def emit(
     arguments: Mapping[str, Argument] | None = None,
     kernels: Kernels | None = None,
     frees: bool = False,
-    sized: bool = False,
-    shares: bool = False,
 ) -> Module:
-    """The module that follows a plan, for arguments like these; kernels of the former emitter are printed by it. A
-    `sized` one compares no sizes, which its caller has; the results of one that `shares` may be views of its inputs."""
-    p = Printer(plan, dialect, frees, kernels, arguments, sized, shares)
-    if kernels is not None:
-        for tensor, one in zip(plan.program.inputs, plan.inputs, strict=True):
-            for written, axis in zip(tensor.axes, input_of(one).home, strict=True):
-                if isinstance(written.extent, ir.Size) and isinstance(axis.extent, ir.Size):
-                    kernels.size(written.extent.coordinate, p.sizes[axis.extent.coordinate])
-            if tensor.axes:  # A tile may measure a size off an array that its kernel does not read.
-                kernels.take(tensor.name, p.variables[tensor.name], one.dtype, False)
+    """The module that follows a plan, for arguments like these; kernels of the former emitter are printed by it."""
+    p = Printer(plan, dialect, frees, kernels, arguments)
+    return _module(p, _function(p, p.variables.values()))
+
+
+def emit_sized(
+    two: Apart,
+    dialect: Dialect,
+    arguments: Mapping[str, Argument] | None = None,
+    kernels: Kernels | None = None,
+    is_held: Callable[[str, str], bool] | None = None,
+    keeps: bool = True,
+) -> Module:
+    """The module of a plan for known sizes: it makes what is kept when it is loaded, on the `device` and of the arrays
+    that are held, which it finds by these names; its function compares no sizes that are known, and reads what is
+    kept. `is_held` says whether the code of a view of an input may be computed once for all calls; where it `keeps`
+    arrays, coordinates are."""
+    p = Printer(two.plan, dialect, False, kernels, arguments, sized=True)
+    p.once = Once(is_held, handed_out(two.plan) if keeps else None)
+    own = {tensor.name for tensor in two.plan.program.inputs}
+    function = _function(p, [variable for name, variable in p.variables.items() if name in own])
+    texts: list[str] = []
+    helpers: dict[str, str] = {}
+    if two.kept.wanted:
+        first = Printer(two.kept, dialect, sized=True)
+        _define(first)
+        found = [output(first, two.kept.definitions[name]) for name in two.kept.wanted]
+        body, first.lines = first.lines, []
+        take(first)
+        own_names = [p.variables[name] for name in two.kept.wanted]
+        texts += _made_once(p, "keep", first.variables.values(), [*first.lines, *body], found, own_names)
+        helpers = first.helpers
+    lines, kept = ([], ()) if kernels is None else kernels.kept()
+    if kept:
+        texts += _made_once(p, "keep_for_kernels", [], lines, kept, kept)
+    if p.once.codes:
+        names, given = zip(*p.once.codes.values(), strict=True)
+        texts += _made_once(p, "keep_views", dict.fromkeys(filter(None, given)), [], p.once.codes, names)
+    return _module(p, function, helpers, texts)
+
+
+def _made_once(
+    p: Printer, name: str, given: Iterable[str], lines: Iterable[str], found: Iterable[str], kept: Iterable[str]
+) -> Iterator[str]:
+    """A function that makes what is kept, and its call."""
+    arguments = ", ".join(["device", *given])
+    whole = [f"def {name}({arguments}):", *lines, f"    return ({', '.join(found)},)"]
+    yield "\n".join([*p.d.decorators, *(part for line in whole for part in wrapped(line))])
+    yield "\n".join(wrapped(f"({', '.join(kept)},) = {name}({arguments})"))
+
+
+def _function(p: Printer, inputs: Iterable[str]) -> str:
+    """The function of a plan."""
+    _lend(p)
     _define(p)
     _assert(p)
     give(p)
@@ -101,23 +148,45 @@ def emit(
     body, p.lines, p.numbers = p.lines, [], {}
     take(p)
     lines = [part for line in (*p.lines, *body) for part in wrapped(line)]
-    helpers = {**p.helpers, **{name: p.texts[name] for name in dialect.decorators.values() if name}}
+    return "\n".join([*p.d.decorators, *wrapped(f"def program({', '.join(inputs)}):"), *lines])
+
+
+def _lend(p: Printer) -> None:
+    """Tell kernels of the former emitter the variables of sizes and inputs."""
+    if p.kernels is None:
+        return
+    told: set[Coordinate] = set()
+    for tensor, one in zip(p.plan.program.inputs, p.plan.inputs, strict=False):  # What is kept comes behind.
+        for written, axis in zip(tensor.axes, input_of(one).home, strict=True):
+            if isinstance(written.extent, ir.Size):
+                match axis.extent:
+                    case ir.Size(coordinate):
+                        p.kernels.size(written.extent.coordinate, p.sizes[coordinate])
+                    case ir.Const(int(length)) if written.extent.coordinate not in told:
+                        p.kernels.size(written.extent.coordinate, p.fresh(f"n_{written.coordinate.name}"), length)
+                told.add(written.extent.coordinate)
+        if tensor.axes:  # A tile may measure a size off an array that its kernel does not read.
+            p.kernels.take(tensor.name, p.variables[tensor.name], one.dtype, False)
+
+
+def _module(p: Printer, function: str, more: Mapping[str, str] = NOTHING, first: Iterable[str] = ()) -> Module:
+    """A function with what stands above it."""
+    helpers = {**p.helpers, **more, **{name: p.texts[name] for name in p.d.decorators.values() if name}}
     functions: list[str] = []
-    if kernels is not None:
-        helpers |= kernels.helpers()
-        functions = ["\n".join(_short(text)) for text in kernels.functions()]
-    head = [*dialect.decorators, *wrapped(f"def program({', '.join(p.variables.values())}):")]
-    texts = [text.strip("\n") for text in (*helpers.values(), *functions) if text]
-    texts.append("\n".join([*head, *lines]))
+    if p.kernels is not None:
+        helpers |= p.kernels.helpers()
+        functions = ["\n".join(_short(text)) for text in p.kernels.functions()]
+    texts = [text.strip("\n") for text in (*helpers.values(), *functions, *first) if text]
+    texts.append(function)
     if any("Refused(" in text for text in texts):
         texts.insert(0, _REFUSED)
-    imports = _imports({**_STANDARD, **dialect.imports}, texts)
+    imports = _imports({**_STANDARD, **p.d.imports}, texts)
     whole = "".join(f"\n\n{text}\n" for text in texts)
-    if kernels is None:
+    if p.kernels is None:
         return Module(imports, whole, wide=_is_wide(p))
-    notes = kernels.notes()
+    notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
-    return Module(imports, whole, kernels.files(), _is_wide(p), told)
+    return Module(imports, whole, p.kernels.files(), _is_wide(p), told)
 
 
 def _is_wide(p: Printer) -> bool:

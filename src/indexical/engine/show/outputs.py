@@ -40,8 +40,6 @@ def _own(p: Printer, definition: Definition, given: set[Value]) -> Code:
     """A result whose memory nobody else has, with the leading axes that its inputs came with."""
     one, home = definition.value, definition.home
     code = output(p, definition)
-    if p.shares:
-        return code
     if p.d.updates_in_place and not one.is_host:
         code = _apart(p, definition, code, given)
     if not home:

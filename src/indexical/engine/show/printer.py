@@ -36,7 +36,7 @@ from ..ops import (
     operands,
 )
 from ..order import reachable, read_by_rows, roots_of, uses
-from .code import ATOM, UNARY, Code, call, closed, indexed, quoted, tupled
+from .code import ATOM, UNARY, Code, call, closed, indexed, method, quoted, tupled
 from .contract import contract
 from .elementwise import mapped
 from .joins import join
@@ -44,6 +44,7 @@ from .library import library
 from .loops import result
 from .number_helpers import HELPERS
 from .numbers import expr_of, extent, fitting, number, settled
+from .once import Once
 from .opaque import Kernels, opaque
 from .reads import read
 from .reductions import normalize, reduce
@@ -74,7 +75,7 @@ class Printer:
 
     `names` has the variables of values that are computed, `order` the axes of each value in order, `steps` the
     variables of the loops around, `sizes` and `variables` those of sizes and inputs. Where it is `sized`, its caller
-    has compared the sizes of all arrays; where it `shares`, results may be views of what is given.
+    has compared the sizes that are numbers, and says which device it is for.
     """
 
     def __init__(
@@ -85,10 +86,9 @@ class Printer:
         kernels: Kernels | None = None,
         arguments: Mapping[str, Argument] | None = None,
         sized: bool = False,
-        shares: bool = False,
     ) -> None:
         self.plan, self.d, self.frees, self.kernels, self.arguments = plan, dialect, frees, kernels, arguments
-        self.sized, self.shares = sized, shares
+        self.sized = sized
         self.order = layouts(plan)
         self.uses, self.by_rows = uses(plan), read_by_rows(plan)
         self.helpers: dict[str, str] = {}
@@ -131,6 +131,7 @@ class Printer:
         self.nonzero = {_compared(op.expr, "!=") for op in conditions if isinstance(op, Number)}
         self.filled = {_compared(op.expr, ">") for op in conditions if isinstance(op, Number)}
         self.own_names = {one.name: self.fresh(one.name) for one in self.definition_of.values()}
+        self.once = Once()
         self._readers: dict[Value, set[Value]] | None = None
         self._places: set[Value] | None = None
 
@@ -289,12 +290,13 @@ class Printer:
         code = self.permuted(code, own, target)
         if not target:
             return code
-        slots = [":" if name in target else "None" for name in want[want.index(target[0]) :]]
-        return indexed(code, slots)
+        behind = want[want.index(target[0]) :]
+        known = self.sized and self.d.views_by_shape and all(isinstance(axis.extent, ir.Const) for axis in one.axes)
+        if known and len(behind) > len(target):
+            return method(code, "view", *(extent(self, one.axis(name)) if name in target else "1" for name in behind))
+        return indexed(code, [":" if name in target else "None" for name in behind])
 
-    def whole(
-        self, one: Value, axes: tuple[Axis, ...], dtype: Dtype | None = None, widest: int = WIDEST
-    ) -> Code:
+    def whole(self, one: Value, axes: tuple[Axis, ...], dtype: Dtype | None = None, widest: int = WIDEST) -> Code:
         """The code of a value with all of these axes in this order, each as long as it is, not to be written to."""
         want = tuple(axis.name for axis in axes)
         if self.is_number(one):
@@ -311,7 +313,7 @@ class Printer:
             case Input(name):
                 return Code(self.variables[name])
             case Iota(axis):
-                return self.d.arange(self, extent(self, axis))
+                return self.once.coordinates(self, one, axis)
             case Table():
                 return self._table(one.op)
             case Map():

@@ -1,0 +1,43 @@
+"""What a function for known sizes computes before all calls: views of arrays that stay, and coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+from ...ir import nodes as ir
+from ...records import dataclass
+from ..constants import POINTS
+from ..ops import Axis, Input, Value
+from .code import Code
+from .numbers import extent
+
+
+@dataclass
+class Once:
+    """The codes that are computed once, each with its name and the input that it is a view of, "" for none. `is_held`
+    says whether the code of a view of an input may be; `handed` is what results may share memory with, where
+    coordinates may be kept, too."""
+
+    is_held: Callable[[str, str], bool] | None = None
+    handed: set[Value] | None = None
+    codes: dict[Code, tuple[str, str]] = field(default_factory=dict)
+
+    def view(self, p: Any, one: Value, code: Code) -> Code:
+        """The code of a view of a value; its name where it is made before all calls."""
+        variable = p.variables[one.op.name] if isinstance(one.op, Input) else ""
+        if not variable or self.is_held is None or code == variable or not self.is_held(variable, code):
+            return code
+        return self._name(p, code, variable)
+
+    def coordinates(self, p: Any, one: Value, axis: Axis) -> Code:
+        """The places of an axis, made once where they are few and nobody is handed them."""
+        code: Code = p.d.arange(p, extent(p, axis))
+        is_few = isinstance(axis.extent, ir.Const) and int(axis.extent.value) <= POINTS
+        return code if self.handed is None or one in self.handed or not is_few else self._name(p, code, "")
+
+    def _name(self, p: Any, code: Code, variable: str) -> Code:
+        if code not in self.codes:
+            self.codes[code] = p.fresh("kept"), variable
+        return Code(self.codes[code][0])
