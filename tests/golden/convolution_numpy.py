@@ -11,7 +11,9 @@ def padded(x, places):
         n, beyond = x.shape[axis], max(first, beyond)
         part = [slice(None)] * axis + [slice(min(max(first, 0), n), min(max(beyond, 0), n))]
         before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
-        x = np.pad(x[tuple(part)], [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
+        x = x[tuple(part)]
+        if before or after:
+            x = np.pad(x, [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
     return x
 
 

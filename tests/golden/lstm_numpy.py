@@ -31,7 +31,8 @@ def program(x, W, U, bias):
     cell_rows = {}
     shown = np.zeros((n_b, n_t + 1, n_n), np.float32)
     gate_rows = {}
-    product = (W.reshape(4 * n_n, n_m) @ x.reshape(n_b * n_t, n_m).T).reshape(4, n_n, n_b, n_t)
+    product = (x.reshape(n_b * n_t, n_m) @ W.reshape(4 * n_n, n_m).T).reshape(n_b, n_t, 4, n_n)
+    part = product + bias
     for t in range(n_t + 1):
         if t == 0:
             # let cell[b, 0, n] = 0.0;
@@ -41,17 +42,14 @@ def program(x, W, U, bias):
         else:
             # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
             #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
-            part = sigmoid(gate_rows[t - 1][:, 0]) * np.tanh(gate_rows[t - 1][:, 2])
-            cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + part
+            part_2 = sigmoid(gate_rows[t - 1][:, 0]) * np.tanh(gate_rows[t - 1][:, 2])
+            cell_rows[t] = sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + part_2
             # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
             shown[:, t] = sigmoid(gate_rows[t - 1][:, 3]) * np.tanh(cell_rows[t])
         if t < n_t:
             # let gate[b, t in 0..size(t), g, n] =
             #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-            part_2 = product[:, :, :, t] + bias[:, :, None] + (
-                U.reshape(4 * n_n, n_n) @ shown[:, t].T
-            ).reshape(4, n_n, n_b)
-            gate_rows[t] = part_2.transpose(2, 0, 1)
+            gate_rows[t] = part[:, t] + (shown[:, t] @ U.reshape(4 * n_n, n_n).T).reshape(n_b, 4, n_n)
         cell_rows.pop(t - 1, None)
         gate_rows.pop(t - 1, None)
     return shown
