@@ -18,7 +18,7 @@ from .ops import Plan, Refused, Value
 from .order import mapped, reachable, roots_of
 from .rules.patterns import Target
 from .rules.rewrite import Step, rewrite
-from .rules.table import LEGAL, RULES, STORES
+from .rules.table import FIRST, LEGAL, RULES, STORES
 from .specialise import Sizes, specialise
 
 
@@ -101,7 +101,7 @@ def traced(plan: Plan, target: Target, sizes: Sizes | None = None, scalars: Mapp
     """A lowered plan through all passes: the rules, what makes it printable, and for known sizes what these decide and
     what is kept from call to call."""
     trace = Trace(plan)
-    for table in (RULES, STORES, LEGAL):
+    for table in (FIRST, RULES, STORES, LEGAL):
         steps: list[Step] = []
         done = rewrite(trace.plan, table, target, steps)
         trace.rewritten(steps, done)

@@ -66,12 +66,14 @@ def top(x, kept=None, count=1):
 '''.strip(),
     "decayed": '''
 def decayed(x, step):
-    """The sum of all numbers so far along the last axis, times a factor for each step since. In every turn it has
-    twice as many of them."""
-    reach = 1
+    """The sum of all numbers so far along the last axis, times the factor of each step since: one for
+    all steps, or one for each. In every turn it has twice as many of them."""
+    reach, same = 1, step.shape[-1] == 1
     while reach < x.shape[-1]:
-        x = x + torch.nn.functional.pad(step * x[..., :-reach], (reach, 0))
-        step, reach = step * step, 2 * reach
+        later = step if same else step[..., reach:]
+        x = x + torch.nn.functional.pad(later * x[..., :-reach], (reach, 0))
+        step = step * step if same else torch.cat((step[..., :reach], later * step[..., :-reach]), -1)
+        reach = 2 * reach
     return x
 '''.strip(),
     "by_place": '''

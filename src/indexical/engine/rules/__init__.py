@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from .patterns import No, Rule, Target
 from .rewrite import rewrite
-from .table import LEGAL, RULES, STORES, legalise, optimise
+from .table import FIRST, LEGAL, RULES, STORES, legalise, optimise
 
-__all__ = ["LEGAL", "RULES", "STORES", "No", "Rule", "Target", "legalise", "optimise", "rewrite"]
+__all__ = ["FIRST", "LEGAL", "RULES", "STORES", "No", "Rule", "Target", "legalise", "optimise", "rewrite"]

@@ -14,7 +14,7 @@ from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
 from .cost import elements, products
-from .decays import by_decay, decayed
+from .decays import by_decay, decayed, decayed_by_steps
 from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
 from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import contract_short, round_again, round_once
@@ -92,6 +92,18 @@ READ_OF_LOG_SOFTMAX = read_of(Pattern(Normalize, "inner", (("fn", "log_softmax")
 # Of pairs of factors too, which are found last.
 CONTRACT_SHORT = Rule(
     "contract 16 bits", Pattern(Contract), contract_short, "Σ f32(a)·f32(b) = f32(Σ a·b), as the library rounds"
+)
+
+# What is seen before its parts are rewritten.
+FIRST: tuple[Rule, ...] = (
+    Rule(
+        "decay by steps",
+        GUARDED_SUM,
+        decayed_by_steps,
+        "Σ_s Π_m g[m]·x[s] where s < m ≤ t is y[t] = g[t]·y[t-1] + x[t]",
+        None,
+        by_decay,
+    ),
 )
 
 RULES: tuple[Rule, ...] = (
@@ -210,7 +222,9 @@ LEGAL: tuple[Rule, ...] = (
 def optimise(plan: Plan, target: Target) -> Plan:
     """The plan by all rules, then as a printer can print it. What is stored at places is seen last: a sum of it is one
     into places."""
-    return share_alike(legalise(rewrite(rewrite(plan, RULES, target), STORES, target), target))
+    for rules in (FIRST, RULES, STORES):
+        plan = rewrite(plan, rules, target)
+    return share_alike(legalise(plan, target))
 
 
 def legalise(plan: Plan, target: Target) -> Plan:
