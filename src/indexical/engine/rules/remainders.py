@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, affine_parts, expression, is_counted, number, polynomial
+from ...ir.affine import Polynomial, affine_parts, expression, is_counted, number, polynomial, tidied
 from ...ir.types import Coordinate
 from ...records import dataclass
 from ..ops import Axis, Iota, Map, Number, Read, Reduce, Value, all_of, conjuncts, host, value
@@ -67,7 +68,8 @@ def _stride(test: Value, op: Reduce) -> Stride | None:
 
 def _counted(begin: Polynomial, step: int) -> Polynomial:
     """A number with the same remainder, without terms below 0."""
-    return Polynomial({term: factor if factor > 0 else factor % step for term, factor in begin.terms.items()}) + 0
+    terms = {term: factor if factor > 0 else factor % step for term, factor in begin.terms.items()}
+    return Polynomial({term: factor for term, factor in terms.items() if factor})
 
 
 def _is_movable(one: Value, stride: Stride) -> bool:
@@ -93,7 +95,7 @@ def _apart(op: Reduce, factors: list[Value], stride: Stride, others: list[Value]
     begin = host(expression(stride.begin, NOWHERE))
     given = {stays.name: applied("-", first, begin) if stride.begin.terms else first, gone.name: place}
     source = product(_moved(factor, given) for factor in factors)
-    guard = all_of(applied("<", place, host(gone.extent)), *(tidied(placed(test, given)) for test in others))
+    guard = all_of(applied("<", place, host(gone.extent)), *(collected(placed(test, given)) for test in others))
     over = tuple(inner if axis == gone else axis for axis in op.over if axis != gone or not is_one)
     over = tuple(sorted(over, key=lambda axis: axis.name))
     made = value(Reduce("sum", source, over, guard, op.checked)) if over else kept(guard, source)
@@ -105,30 +107,24 @@ def _apart(op: Reduce, factors: list[Value], stride: Stride, others: list[Value]
 
 def _quotients(axis: Axis, begin: Polynomial, step: int) -> ir.Expr:
     """The number of quotients of the points of an axis, from some number on."""
-    more = polynomial(length(axis)) + begin + (step - 1)
-    return expression(polynomial(_over(expression(more, NOWHERE), step)), NOWHERE)
-
-
-def _over(expr: ir.Expr, step: int) -> ir.Expr:
-    found = applied("//", host(expr), whole(step)).op
-    assert isinstance(found, Number)
-    return found.expr
+    more = expression(polynomial(length(axis)) + begin + (step - 1), NOWHERE)
+    return tidied(build.apply("//", (more, build.whole(step, NOWHERE)), "whole", NOWHERE))
 
 
 def _moved(one: Value, given: dict[Coordinate, Value]) -> Value:
     """A factor at other points, 0 where these are none."""
     match one.op:
         case Read(source, index) if sum(name in one.names for name in given) > 1:
-            return value(Read(source, tuple((name, tidied(placed(at, given))) for name, at in index), "masked"))
+            return value(Read(source, tuple((name, collected(placed(at, given))) for name, at in index), "masked"))
     return placed(one, given)
 
 
-def tidied(one: Value) -> Value:
+def collected(one: Value) -> Value:
     """What is made of places, without axes that cancel: `2 * q + r - r` is `2 * q`."""
     parts = None if one.known.whole is None else affine_parts(one.known.whole, one.names)
     match one.op:
         case Map(fn, args) if one.kind == "bool" and all(arg.kind != "real" for arg in args):
-            return applied(fn, *(tidied(arg) for arg in args))
+            return applied(fn, *(collected(arg) for arg in args))
         case Map() if parts is not None:
             steps, begin = parts
             result = host(expression(begin, NOWHERE)) if begin.terms or not steps else None
