@@ -16,7 +16,7 @@ from .functions import operation
 from .operations import REALS
 from .walk import walk
 
-_LINEAR = frozenset(("+", "-", "neg"))
+LINEAR = frozenset(("+", "-", "neg"))
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Poles:
                     left, right = arguments
                     pairs = ((left, right), (right, left))
                     return any(not is_learned(other) and self.may_be_undefined(factor) for factor, other in pairs)
-                own = [argument for argument in arguments if op in _LINEAR or not is_learned(argument)]
+                own = [argument for argument in arguments if op in LINEAR or not is_learned(argument)]
                 return any(map(self.may_be_undefined, own))
             case ir.Select(_, then, otherwise):
                 return self.may_be_undefined(then) or self.may_be_undefined(otherwise)

@@ -9,7 +9,7 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.functions import operation
 from ...ir.operations import REALS, UNKNOWN
-from ...ir.poles import is_learned
+from ...ir.poles import LINEAR, is_learned
 from ...ir.removal import either, removal
 from ...ir.types import SHORT, STORED_ONLY, Dtype, Kind, widest
 from ...ir.walk import walk
@@ -88,11 +88,14 @@ def harmless(low: Lowering, expr: ir.Map, args: tuple[Value, ...], scopes: Seque
 
 
 def _is_wild_slope(low: Lowering, expr: ir.Map, n: int) -> bool:
-    """Whether a factor may be infinite or NaN where a guard removed it, and is the slope of one that is learned."""
+    """Whether a factor may be infinite or NaN where a guard removed it, and is the slope of one that is learned; or
+    what is learned may be NaN there, as then is the slope of a function of it that is not linear."""
     argument = expr.arguments[n]
-    if expr.op not in ("*", "/") or not any(map(is_learned, expr.arguments[:n] + expr.arguments[n + 1 :])):
-        return False
-    return low.poles.may_be_infinite(argument) or low.poles.may_be_undefined(argument)
+    if expr.op in ("*", "/"):
+        beside = any(map(is_learned, expr.arguments[:n] + expr.arguments[n + 1 :]))
+        return beside and (low.poles.may_be_infinite(argument) or low.poles.may_be_undefined(argument))
+    is_curved = expr.type.kind == "real" and expr.op not in LINEAR and not expr.op.startswith("as ")
+    return is_curved and is_learned(argument) and low.poles.may_be_undefined(argument)
 
 
 def _may_have_a_pole(op: str, n: int, args: tuple[Value, ...]) -> bool:

@@ -52,13 +52,14 @@ def _at(
         return source
     names = frozenset[Coordinate]().union(*(place.names for _, place in index))
     under = low.mask(scope, names) if outside == "check" else None
-    if outside == "check" and not names:
+    if outside == "check" and not names and not all(at.is_host for _, at in index):
         under = conjunction([*conjuncts(under), *_some(scope, source)])
     return value(Read(source, tuple(index), outside, under))
 
 
 def _some(scope: Scope, source: Value) -> list[Value]:
-    """Whether there are points that ask for one place of a source: along each axis in force that it does not have."""
+    """Whether there are points that ask for one place of a source, which is data: along each axis in force that it does
+    not have."""
     axes = [axis for place in scope.places.values() for axis in place.axes if axis not in source.axes]
     return [
         host(build.apply(">", (axis.extent, build.whole(0, axis.extent.span)), "bool", axis.extent.span))
