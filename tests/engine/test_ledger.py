@@ -16,10 +16,13 @@ from tests.run.measuring import peak
 import indexical as ix
 from indexical.engine import lower as lowering
 from indexical.engine import rules, show
-from indexical.engine.ledger import Counted, bytes_of, moved, multiplications
+from indexical.engine.counted import Counted, moved, multiplications
+from indexical.engine.kept import Taken
+from indexical.engine.ledger import bytes_of
 from indexical.engine.ops import Contract, Plan
 from indexical.engine.order import ordered
-from indexical.run.bind import bind
+from indexical.engine.way_back import bytes_there_and_back
+from indexical.run.bind import Bound, bind
 from indexical.run.samples import random_arrays
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,7 +81,8 @@ def measured(library: str, plan: Plan, arrays: list[Any], frees: bool) -> int:
     return most
 
 
-def check(text: str, given: dict[str, int], library: str, frees: bool = True) -> None:
+def drawn(text: str, given: dict[str, int]) -> tuple[Plan, Bound, list[Any]]:
+    """A program as operations, for arrays of some sizes, and these."""
     program = ix.compile(text).ir
     names = {axis.coordinate.name for tensor in program.inputs for axis in tensor.axes}
     found = random_arrays(program, {}, {name: size for name, size in given.items() if name in names}, 0)[0].arrays
@@ -86,8 +90,13 @@ def check(text: str, given: dict[str, int], library: str, frees: bool = True) ->
     bound = bind(program, arrays)
     dtypes = {tensor.name: bound.dtypes[tensor.name] for tensor in program.inputs}
     plan = rules.optimise(lowering.lower(program, dtypes), rules.Target())
+    return plan, bound, [arrays[tensor.name] for tensor in program.inputs]
+
+
+def check(text: str, given: dict[str, int], library: str, frees: bool = True) -> None:
+    plan, bound, arrays = drawn(text, given)
     ledger = bytes_of(plan, bound.sizes, library, frees=frees)
-    got = measured(library, plan, [arrays[tensor.name] for tensor in program.inputs], frees)
+    got = measured(library, plan, arrays, frees)
     assert got > 10 * FIXED
     assert abs(ledger.peak - got) <= 0.05 * got + FIXED, (ledger.peak, got, ledger.largest)
 
@@ -103,6 +112,30 @@ def test_the_ledger_says_what_is_measured(name: str, library: str) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_ledger_of_small_programs(name: str, library: str, frees: bool) -> None:
     check(*TEXTS[name], library, frees)
+
+
+@pytest.mark.parametrize("name", [*CASES, *TEXTS])
+def test_the_ledger_says_what_is_measured_there_and_back(name: str) -> None:
+    plan, bound, arrays = drawn(*((str(EXAMPLES / name), CASES[name]) if name in CASES else TEXTS[name]))
+    given = [torch.as_tensor(array) for array in arrays]
+    learned = [array.requires_grad_() for array in given if array.is_floating_point()]
+    names = [tensor.name for tensor, array in zip(plan.program.inputs, given, strict=True) if array.requires_grad]
+    ledger = bytes_there_and_back(plan, bound.sizes, "torch", names, no_kernel)
+    function = door.load(show.show(plan, door.DIALECTS["torch"](), frees=True))["program"]
+
+    def step() -> Any:
+        found = function(*given)
+        results = [one for one in (found if isinstance(found, tuple) else (found,)) if one.requires_grad]
+        return torch.autograd.grad(results, learned, [torch.ones_like(one) for one in results], allow_unused=True)
+
+    step()
+    got = peak(step)
+    assert got > 10 * FIXED
+    assert abs(ledger.peak - got) <= 0.05 * got, (ledger.peak, got, ledger.largest)
+
+
+def no_kernel(*asked: Any) -> Taken:
+    raise AssertionError(asked)
 
 
 def test_work_is_counted() -> None:

@@ -125,9 +125,10 @@ def _bounds(lets: Iterable[ir.Let]) -> list[ir.Expr]:
 
 class Former:
     """The former printer for the kernels of one plan: `low` is the state of its lowering. Where `facts` are known of
-    the arrays of its calls, kernels do only what these do not decide."""
+    the arrays of its calls, kernels do only what these do not decide. Blocks of rows have `room` for so many points,
+    unless that is 0."""
 
-    def __init__(self, plan: Plan, facts: Facts | None = None) -> None:
+    def __init__(self, plan: Plan, facts: Facts | None = None, room: int = 0) -> None:
         text = Checked(dialect_of(plan.backend))
         self._reserved = reserved(plan.backend) | text.dialect.helpers.keys()
         if any(step.attend is not None or step.gradient is not None for step in plan.steps):
@@ -135,7 +136,7 @@ class Former:
         if any(step.kernel == TRITON or (step.attend is not None and step.attend.decodes) for step in plan.steps):
             self._reserved |= reserved("triton")
         steps = {step.definition: step for step in plan.steps}
-        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak)
+        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak, room=room)
         low.prover.agreed = plan.agreed
         low.handed_out = frozenset(plan.wanted)
         low.asked = asked_where(plan.program, plan.wanted) if text.dialect.differentiates else {}

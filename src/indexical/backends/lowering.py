@@ -72,7 +72,8 @@ class Lowering:
 
     Tiles: where `unbounded` is given, some coordinates run over a window of their points, and these are their whole
     ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
-    is stored in 16 bits. `windows` are the names of the first row of a block of rows, and of the one beyond its last.
+    is stored in 16 bits. `windows` are the names of the first row of a block of rows, and of the one beyond its last;
+    it has `room` for so many points, where that is not 0.
 
     The module around: `functions` are those of tiles, `inner` their statements, `kernels` the names that are used of
     each file of kernels.
@@ -86,6 +87,7 @@ class Lowering:
     compute: Dtype = "f64"
     known: dict[object, Value] = field(default_factory=dict)
     isolate: bool = False
+    room: int = 0
     label: str = "x"
     leads: dict[Coordinate, str] = field(default_factory=dict)
     unpacked: set[str] = field(default_factory=set)

@@ -34,7 +34,6 @@ _CALLS = {
     "running_min running_argmax running_argmin",
     "chunks": "chunk_products delta_products",
     "blocks": "in_blocks",
-    "segment": "again",
     "attend": "attend attend_within attend_blocks attend_backward scaled_dot_product_attention",
     "fused": "layer_norm rms_norm cross_entropy",
     "branch": "learns stride all_take_part learns_nothing pages_inside",

@@ -113,7 +113,8 @@ def _recomputed(
     low.text.statements.append(statements[starts:])
     low.text.blank()
     axes = List(tuple(NONE if axis is None else node(axis) for axis in results.axes.values()))
-    code = call("in_blocks", function, List(tuple(map(Name, arrays))), rows, points, List(tuple(zeros)), axes)
+    room = {"room": low.room} if low.room else {}
+    code = call("in_blocks", function, List(tuple(map(Name, arrays))), rows, points, List(tuple(zeros)), axes, **room)
     low.text.unpack(list(results.wholes.values()), code)
 
 

@@ -21,7 +21,6 @@ from .liveness import released
 from .lowering import Lowering, Note, Stored
 from .rules import RULES
 from .scope import Scope
-from .segments import Apart
 from .tiles import TILED, Checked
 
 
@@ -239,14 +238,9 @@ class Module:
         return self.before + "".join(f"\n\n{text}\n" for text in texts) + self.after
 
 
-AGAIN = "torch_again"
-
-
-def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) -> Module:
-    """Everything around the body of the function: imports, what may be refused, the small functions it calls. Parts of
-    it may stand `apart`."""
+def module(low: Lowering, body: list[Statement]) -> Module:
+    """Everything around the body of the function: imports, what may be refused, the small functions it calls."""
     text = low.text
-    apart = tuple(apart)
     lines = ["import math"]
     if "Fraction" in text.helpers:
         lines.append("from fractions import Fraction")
@@ -268,16 +262,12 @@ def module(low: Lowering, body: list[Statement], apart: Iterable[Apart] = ()) ->
             after += ["", *helper.strip("\n").splitlines(), ""]
     for function in low.functions:
         after += ["", *function.splitlines(), ""]
-    for part in apart:
-        after += ["", *part.lines, ""]
     after.append("")
     after += text.dialect.decorators
     after += [f"def program({', '.join(parameters_of(low))}):", *written(body), ""]
-    used = {**low.kernels, AGAIN: {"again"}} if apart else low.kernels
-    kernels = tuple((file, tuple(sorted(names))) for file, names in used.items())
-    inner = [statement for part in apart for statement in part.body]
+    kernels = tuple((file, tuple(sorted(names))) for file, names in low.kernels.items())
     wide = not {"i64", "f64"}.isdisjoint(low.dtypes.values())
-    return Module("\n".join(lines), "\n".join(after), kernels, wide, (*low.inner, *inner, *body), low.notes)
+    return Module("\n".join(lines), "\n".join(after), kernels, wide, (*low.inner, *body), low.notes)
 
 
 def parameters_of(low: Lowering) -> list[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..records import dataclass
-from .ledger import Counted, bytes_of, moved, multiplications
+from .counted import Counted, moved, multiplications
+from .ledger import bytes_of
 from .ops import Carried, Input, Iota, Loop, Number, Plan, Result, Value
 from .order import definition_of, expression, inlined, ordered, scheduled, turned
 from .specialise import Sizes

@@ -7,25 +7,21 @@ caller, and are not counted.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from math import prod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field
+from typing import Any, TypeVar
 
-from ..ir import build, whole
-from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import substitute
 from ..records import dataclass
+from .counted import Counted
 from .dialects import dialect
 from .layouts import layouts
 from .ops import (
-    Axis,
     Carried,
     Contract,
     Input,
     Iota,
     Library,
-    Loop,
     Map,
     Normalize,
     Number,
@@ -39,14 +35,14 @@ from .ops import (
     Write,
     operands,
 )
-from .order import expression, inlined, is_view, lifetimes, ordered, read_by_rows, roots_of, stepped_along
+from .order import expression, is_view, ordered, read_by_rows, roots_of, stepped_along
 from .products import Product, copied, is_pair, product_of
-from .show import statements
+from .show import Statements, statements
 from .specialise import Sizes
 from .workspace import MEMORY, Workspace
 
-_WIDTH: Mapping[str, int] = {"bool": 1, "i8": 1, "u8": 1, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
-_WEAK = {"bool": "bool", "whole": "i64", "real": "f64"}
+Found = TypeVar("Found")
+
 _NOTHING = Workspace()
 _IN_PLACE = frozenset(("+", "-", "*", "/", "&&", "||"))
 _COMMUTES = frozenset(("+", "*", "&&", "||"))
@@ -54,21 +50,26 @@ _COMMUTES = frozenset(("+", "*", "&&", "||"))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operation: the bytes of the array that it makes, those that it needs for itself, and those that are there in
-    all while it runs."""
+    """An operation: the bytes of the array that it makes, those that it needs for itself, those that are kept of it for
+    the way back and of no other operation before it, and those that are there in all while it runs."""
 
     value: Value
     made: int
     workspace: int
+    kept: int
     held: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The operations of a call in the order in which they run, and the bytes of its results."""
+    """The operations of a call in the order in which they run, there and on the way back, and the bytes of its results.
+    Those that are kept between the two are told by what made them (`kept`), and by the first operation that keeps them
+    (`keepers`)."""
 
     rows: tuple[Row, ...]
     results: int
+    kept: Mapping[Value, int] = field(default_factory=dict)
+    keepers: Mapping[Value, int] = field(default_factory=dict)
 
     @property
     def peak(self) -> int:
@@ -86,99 +87,133 @@ def bytes_of(
 ) -> Ledger:
     """The bytes that a call holds by a library, for these sizes and whole scalars. Names are kept to the end unless the
     printed code `frees` them."""
-    return _Ledger(plan, Counted(sizes, scalars or {}), library, frees).ledger()
+    text = statements(plan, dialect(library), frees)
+    there = There(plan, Counted(sizes, scalars or {}), library, text)
+    there.run(0, len(text.values))
+    return there.ledger()
 
 
-def _statements(plan: Plan, library: str, frees: bool) -> list[tuple[Value, list[Value]]]:
-    """The statements of the printed function, each with the values that are let go after it. A kernel of the former
-    printer has none of these: names are then let go as soon as they can be."""
-    if not any(isinstance(one.op, Opaque) for one in ordered(plan)):
-        return statements(plan, dialect(library), frees)
-    inside = inlined(plan)
-    gone = ((one, [part for part in freed if frees and part not in inside]) for one, freed in lifetimes(plan, inside))
-    return [(one, freed) for one, freed in gone if one not in inside and not isinstance(one.op, Input | Number)]
+class Pool:
+    """Arrays by number, each with its bytes and its users: it is gone with the last of them."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.users: list[int] = []
+        self.live = 0
+
+    def new(self, size: int) -> int:
+        self.sizes.append(size)
+        self.users.append(1)
+        self.live += size
+        return len(self.sizes) - 1
+
+    def hold(self, array: int) -> int:
+        self.users[array] += 1
+        return array
+
+    def drop(self, array: int) -> None:
+        self.users[array] -= 1
+        if not self.users[array]:
+            self.live -= self.sizes[array]
 
 
-class Counted:
-    """Axes counted, for known sizes. The step of a loop counts as its last."""
+class There:
+    """The arrays that are there while operations run, one after another."""
 
-    def __init__(self, sizes: Sizes, scalars: Mapping[str, int]) -> None:
-        self.sizes, self.scalars = sizes, scalars
-        self.steps: dict[Coordinate, ir.Expr] = {}
-        self.known: dict[ir.Expr, int] = {}
-
-    def extent(self, expr: ir.Expr) -> int:
-        if expr not in self.known:
-            self.known[expr] = max(0, whole.value(substitute(expr, self.steps), self._leaf))
-        return self.known[expr]
-
-    def _leaf(self, leaf: ir.Size | ir.Read) -> int:
-        return self.sizes[leaf.coordinate] if isinstance(leaf, ir.Size) else self.scalars[leaf.tensor]
-
-    def cells(self, axes: Iterable[Axis]) -> int:
-        return prod(self.extent(axis.extent) for axis in axes)
-
-    def bytes(self, one: Value) -> int:
-        """The bytes of the array of a value, if it has one of its own."""
-        return 0 if one.is_host else self.cells(one.axes) * _WIDTH[one.dtype or _WEAK[one.kind]]
-
-    def enter(self, loop: Loop) -> None:
-        """Count what varies with the steps of a loop, from now on."""
-        count = loop.count.op
-        assert isinstance(count, Number)
-        self.steps[loop.symbol] = build.whole(max(0, self.extent(count.expr) - 1), count.expr.span)
-        for item in loop.body:
-            if isinstance(item, Loop):
-                self.enter(item)
-
-
-class _Ledger:
-    """The arrays that are there while the operations run, one after another."""
-
-    def __init__(self, plan: Plan, counted: Counted, library: str, frees: bool) -> None:
-        self.plan, self.counted, self.memory = plan, counted, MEMORY[library]
+    def __init__(self, plan: Plan, counted: Counted, library: str, text: Statements) -> None:
+        self.plan, self.counted, self.memory, self.text = plan, counted, MEMORY[library], text
         self.order = layouts(plan)
         self.by_rows = read_by_rows(plan)
         values = ordered(plan)
         for one in values:
             if isinstance(one.op, Result):
                 counted.enter(one.op.loop)
-        self.statements = _statements(plan, library, frees)
         leaves = {one for one in values if isinstance(one.op, Input | Number | Carried)}
-        self.inside = frozenset(values) - leaves - {one for one, _ in self.statements}
-        self.storage: dict[Value, Value] = {one: one for one in leaves}
-        self.holders: Counter[Value] = Counter(leaves)
-        self.size: dict[Value, int] = dict.fromkeys(leaves, 0)
-        self.held = 0
+        named = {one for one in values if isinstance(one.op, Opaque)}  # A kernel names all its definitions at once.
+        self.inside = frozenset(values) - leaves - named - {one for one, _ in text.values}
+        self.leaves = leaves
+        self.facts: dict[tuple[str, Value], Any] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all arrays but those that are given."""
+        self.pool = Pool()
+        self.storage = {one: self.pool.new(0) for one in self.leaves}
+        self.own: dict[int, Value] = {}
+        self.stacked: list[int] = []
+        self.rows: list[Row] = []
+
+    def once(self, of: Callable[[Value], Found], one: Value) -> Found:
+        """What is found of a value, which is the same whatever is there."""
+        key = of.__name__, one
+        if key not in self.facts:
+            self.facts[key] = of(one)
+        return self.facts[key]  # type: ignore[no-any-return]
+
+    def expression(self, one: Value) -> list[Value]:
+        """A value after all that stands inside its expression."""
+        return expression(one, self.inside)
+
+    def parts(self, one: Value) -> tuple[Value, ...]:
+        """The operands of a value, each once."""
+        return tuple(dict.fromkeys(operands(one.op)))
+
+    def run(self, start: int, stop: int) -> None:
+        """The statements from one up to another. What was there before them stays."""
+        before = self.storage.keys() - self.inside
+        for statement, gone in self.text.values[start:stop]:
+            for one in self.once(self.expression, statement):
+                workspace = self.workspace(one)
+                made = self._make(one)
+                kept = self.keep(one)
+                self.look(one, made, workspace, kept)
+                for part in self.once(self.parts, one):
+                    if part in self.inside:
+                        self.free(part)
+            for part in gone:
+                self.let_go(part, before)
+
+    def look(self, one: Value, made: int, workspace: int, kept: int = 0) -> None:
+        """Note what is there."""
+        self.rows.append(Row(one, made, workspace, kept, self.pool.live + workspace))
+
+    def keep(self, one: Value) -> int:
+        """Keep what the way back reads of an operation; here is none."""
+        return 0
+
+    def let_go(self, one: Value, before: Collection[Value]) -> None:
+        """A name is gone."""
+        self.free(one)
 
     def ledger(self) -> Ledger:
-        rows = []
-        for statement, gone in self.statements:
-            for one in expression(statement, self.inside):
-                workspace = self._workspace(one)
-                made = self._make(one)
-                rows.append(Row(one, made, workspace, self.held + workspace))
-                for part in dict.fromkeys(operands(one.op)):
-                    if part in self.inside:
-                        self._free(part)
-            for part in gone:
-                self._free(part)
         results = {self.storage[one] for one in roots_of(self.plan) if one in self.storage}
-        return Ledger(tuple(rows), sum(self.size[one] for one in results))
+        return Ledger(tuple(self.rows), sum(self.pool.sizes[one] for one in results))
 
     def _make(self, one: Value) -> int:
         """Count the array of a value: its own, or that of the operand that it is a view of or is written over."""
+        if one in self.storage and one not in self.inside:
+            return 0  # A kernel has made it with another definition.
         shared = self._shared(one)
-        root = one if shared is None else self.storage.get(shared, shared)
-        self.storage[one] = root
-        self.holders[root] += 1
-        if root is one:
-            self.size[one] = self._own_bytes(one)
-            if isinstance(one.op, Read) and _is_affine(one):  # A view of its source with zeros around.
-                self.size[one] = min(self.size[one], self.counted.bytes(one.op.source))
-            self.held += self.size[one]
-            return self.size[one]
-        return 0
+        if shared is not None and shared in self.storage:
+            self.storage[one] = self.pool.hold(self.storage[shared])
+            return 0
+        if isinstance(one.op, Opaque):
+            return sum(map(self._new, self.made_with(one)))
+        return self._new(one)
+
+    def made_with(self, one: Value) -> list[Value]:
+        """The definitions that a kernel makes at once."""
+        values = [each.value for each in self.plan.definitions.values()]
+        step = one.op.step  # type: ignore[union-attr]
+        return [one, *(v for v in values if isinstance(v.op, Opaque) and v.op.step is step and v is not one)]
+
+    def _new(self, one: Value) -> int:
+        size = 0 if one in self.text.absorbed or isinstance(one.op, Iota) else self._own_bytes(one)
+        if isinstance(one.op, Read) and is_affine(one):  # A view of its source with zeros around.
+            size = min(size, self.counted.bytes(one.op.source))
+        self.storage[one] = self.pool.new(size)
+        self.own[self.storage[one]] = one
+        return size
 
     def _own_bytes(self, one: Value) -> int:
         """The bytes of an array of its own. Of a recurrence that is read at single steps there are these rows, and the
@@ -190,11 +225,9 @@ class _Ledger:
         count = max(1, self.counted.extent(one.extent(stepped_along(one.op)[0])))
         return self.counted.bytes(one) // count * min(count, len(steps) + 1)
 
-    def _free(self, one: Value) -> None:
-        root = self.storage.get(one, one)
-        self.holders[root] -= 1
-        if not self.holders[root]:
-            self.held -= self.size.get(root, 0)
+    def free(self, one: Value) -> None:
+        if one in self.storage and not isinstance(one.op, Input | Number | Carried):
+            self.pool.drop(self.storage.pop(one))
 
     def _shared(self, one: Value) -> Value | None:
         match one.op:
@@ -213,37 +246,52 @@ class _Ledger:
     def _is_written_over(self, arg: Value, other: Value, one: Value) -> bool:
         """Whether a library writes the result of an infix operation over an operand that has no name. The other one has
         to be an array like it, or a number that its dtype holds."""
-        is_own = isinstance(arg.op, Map | Reduce | Normalize) and self.storage.get(arg) is arg and arg in self.inside
+        is_own = isinstance(arg.op, Map | Reduce | Normalize) and arg in self.inside and self._is_made(arg)
         fits = _is_like(other, one) or (other.is_host and one.dtype in (None, "f64"))
         return is_own and fits and _is_like(arg, one) and self.counted.bytes(one) >= self.memory.reuses
 
-    def _workspace(self, one: Value) -> int:
+    def rows_beside(self, one: Value) -> int:
+        """The bytes of the rows of a recurrence, which stay until the call returns."""
+        return self.counted.bytes(one)
+
+    def _is_made(self, one: Value) -> bool:
+        """Whether an array is a value's own, and no view."""
+        return one in self.storage and self.own.get(self.storage[one]) is one
+
+    def workspace(self, one: Value) -> int:
         """The bytes that an operation needs for itself."""
         if isinstance(one.op, Contract):
-            return self._copies(one, one.op)
+            return sum(map(self.counted.bytes, self.once(self.copied, one)))
         if isinstance(one.op, Result) and self.memory.stacks and one not in self.by_rows:
-            self.held += self.counted.bytes(one)  # The rows, which stay.
+            self.stacked.append(self.pool.new(self.rows_beside(one)))
             return 0
-        need = self.memory.workspace.get(_key(one), _NOTHING)
+        return self.once(self._needed, one)
+
+    def _needed(self, one: Value) -> int:
+        need = self.memory.workspace.get(key_of(one), _NOTHING)
         largest = max((one, *operands(one.op)), key=self.counted.bytes)
         index = one.op.index if isinstance(one.op, Read) else ()
         places = max((self.counted.cells(at.axes) for _, at in index), default=0)
         more = need.times * self.counted.bytes(largest) + need.a_cell * self.counted.cells(largest.axes)
         return int(more + need.a_place * places)
 
-    def _copies(self, one: Value, op: Contract) -> int:
+    def way(self, one: Value) -> Product:
+        """How a contraction of two arrays is computed."""
+        assert isinstance(one.op, Contract)
+        return product_of(one.op, self.order, self.order[one])
+
+    def copied(self, one: Value) -> set[Value]:
         """The factors of a product that are copied to be matrices."""
-        if not is_pair(op):
-            return 0
-        way = product_of(op, self.order, self.order[one])
+        if not isinstance(one.op, Contract) or not is_pair(one.op):
+            return set()
+        way = self.way(one)
         scattered = copied(way, self.order)
         sides = (way.left, way.right)
-        found = {each for each in sides if each in scattered or _is_cut(each, way) or self._is_flattened(each, way)}
-        return sum(map(self.counted.bytes, found))
+        return {each for each in sides if each in scattered or _is_cut(each, way) or self._is_flattened(each, way)}
 
     def _is_flattened(self, one: Value, way: Product) -> bool:
         """Whether several batch axes become one that do not lie side by side: the rows of a recurrence come first."""
-        if isinstance(one.op, Read) and _is_affine(one):
+        if isinstance(one.op, Read) and is_affine(one):
             return self._is_flattened(one.op.source, way)
         if not self.memory.flattens or len(way.batch) < 2 or not isinstance(one.op, Result):
             return False
@@ -256,14 +304,14 @@ def _is_like(one: Value, other: Value) -> bool:
     return one.axes == other.axes and (one.dtype, one.kind) == (other.dtype, other.kind)
 
 
-def _is_affine(one: Value) -> bool:
+def is_affine(one: Value) -> bool:
     """Whether a value is slices, strides or windows of another."""
     return isinstance(one.op, Read) and all(at.known.whole is not None for _, at in one.op.index)
 
 
 def _is_cut(one: Value, way: Product) -> bool:
     """Whether axes that become one are parts of an array with more between them: a view by slices or windows."""
-    if not isinstance(one.op, Read) or not _is_affine(one):
+    if not isinstance(one.op, Read) or not is_affine(one):
         return False
     places = [at for _, at in one.op.index if at.names and not isinstance(at.op, Iota)]
     reached = frozenset[Coordinate]().union(*(at.names for at in places))
@@ -271,7 +319,7 @@ def _is_cut(one: Value, way: Product) -> bool:
     return any(not reached.isdisjoint(group[1:]) for group in groups)
 
 
-def _key(one: Value) -> str:
+def key_of(one: Value) -> str:
     """The name of an operation in the table of workspaces."""
     match one.op:
         case Map(fn) | Normalize(fn) | Reduce(fn) | Library(fn):
@@ -279,34 +327,5 @@ def _key(one: Value) -> str:
         case Write():
             return "scatter"
         case Read():
-            return "" if _is_affine(one) or one.op.outside == "never" else "gather or zero"
+            return "" if is_affine(one) or one.op.outside == "never" else "gather or zero"
     return ""
-
-
-# ---------------------------------------------------------------------------- work
-
-
-def multiplications(one: Value, counted: Counted) -> int:
-    """The multiplications of a contraction; the cells that any other operation computes."""
-    match one.op:
-        case Contract(factors, over):
-            return counted.cells(_all_axes((*factors, one), over)) * max(1, len(factors) - 1)
-        case Reduce(source=source, over=over):
-            return counted.cells(_all_axes((source,), over))
-        case Map() | Normalize() | Write() | Library():
-            return max(counted.cells(part.axes) for part in (one, *operands(one.op)))
-    return 0
-
-
-def moved(one: Value, counted: Counted) -> int:
-    """The bytes that an operation reads and writes; a view moves none."""
-    if isinstance(one.op, Put):
-        return 2 * counted.bytes(one.op.values)
-    if isinstance(one.op, Carried) or (is_view(one) and not isinstance(one.op, Iota)):
-        return 0
-    return counted.bytes(one) + sum(counted.bytes(part) for part in dict.fromkeys(operands(one.op)))
-
-
-def _all_axes(values: Iterable[Value], over: Iterable[Axis]) -> list[Axis]:
-    found = {axis.name: axis for one in values for axis in one.axes}
-    return [*{**found, **{axis.name: axis for axis in over}}.values()]

@@ -14,11 +14,19 @@ from ..records import dataclass
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Arrays that an operation makes for itself: `times` as many bytes as its largest array has, so many bytes for each
-    cell (`a_cell`) of it, and so many for each place (`a_place`) that it reads or writes at."""
+    cell (`a_cell`) of it, and so many for each place (`a_place`) that it reads or writes at.
+
+    Where a gradient goes through it, it `keeps` words: its "operands", its "result", the "test" that comes first; and
+    beside them `kept` times as many bytes as its result has, or so many for each cell of that. On the way `back` it
+    needs so many times the bytes of its largest array."""
 
     times: float = 0.0
     a_cell: float = 0.0
     a_place: float = 0.0
+    keeps: tuple[str, ...] = ()
+    kept: float = 0.0
+    kept_a_cell: float = 0.0
+    back: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,8 @@ class Memory:
     stacks: bool
     flattens: bool
 
+
+OPERANDS, RESULT = ("operands",), ("result",)
 
 MEMORY: Mapping[str, Memory] = {
     "numpy": Memory(
@@ -58,10 +68,32 @@ MEMORY: Mapping[str, Memory] = {
     ),
     "torch": Memory(
         {
-            "rsqrt": Workspace(1.0),
-            "log_sigmoid": Workspace(1.0),
+            **dict.fromkeys(("exp", "tanh", "sigmoid", "relu", "exp2", "expm1"), Workspace(keeps=RESULT)),
+            **dict.fromkeys(("gelu", "silu", "softplus", "log", "log1p"), Workspace(keeps=OPERANDS)),
+            **dict.fromkeys(("sin", "cos", "erf", "abs", "clamp"), Workspace(keeps=OPERANDS, back=1.0)),
+            "sqrt": Workspace(keeps=RESULT, back=1.0),
+            "rsqrt": Workspace(1.0, keeps=RESULT, kept=1.0, back=2.0),
+            "log_sigmoid": Workspace(1.0, keeps=OPERANDS, kept=1.0),
+            "**": Workspace(keeps=OPERANDS, back=2.0),
+            "where": Workspace(keeps=("test",)),
+            "max": Workspace(keeps=(*OPERANDS, *RESULT), back=1.25),
+            "min": Workspace(keeps=(*OPERANDS, *RESULT), back=1.25),
+            "prod": Workspace(keeps=(*OPERANDS, *RESULT), back=1.0),
+            "softmax": Workspace(keeps=RESULT),
+            "log_softmax": Workspace(keeps=RESULT),
+            "cumsum": Workspace(back=2.0),
+            "cumprod": Workspace(keeps=(*OPERANDS, *RESULT), back=3.0),
+            "cummax": Workspace(kept_a_cell=8.0),
+            "cummin": Workspace(kept_a_cell=8.0),
             "rank": Workspace(1.0, 24.0),
-            "scatter": Workspace(1.0, 8.0),
+            "scatter": Workspace(1.0, 8.0, keeps=("place",)),
+            "layer_norm": Workspace(keeps=OPERANDS),
+            "rms_norm": Workspace(keeps=OPERANDS, kept=1.0, back=1.0),
+            "cross_entropy": Workspace(1.0, keeps=OPERANDS, kept=1.0),
+            "convolution": Workspace(keeps=OPERANDS),
+            "by_place": Workspace(keeps=OPERANDS),
+            "products_by_place": Workspace(keeps=OPERANDS),
+            "decayed": Workspace(keeps=(*OPERANDS, *RESULT)),
         },
         0,
         casts_in_place=True,

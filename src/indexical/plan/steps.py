@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
+from ..engine.budget import Budget
 from ..engine.listing import Operation
 from ..engine.ops import Plan as ArrayProgram
 from ..ir import nodes as ir
@@ -15,7 +16,6 @@ from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
 from ..records import dataclass
 from ..source import Span
-from .budget import Budget
 from .losses import CrossEntropy
 from .norms import Norm
 from .scans import Recurrence

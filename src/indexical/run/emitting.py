@@ -15,7 +15,7 @@ from ..backends.source import emit as former_emit
 from ..engine.arguments import Argument
 from ..engine.constants import POINTS, apart
 from ..engine.dialects import dialect
-from ..engine.listing import operations_of
+from ..engine.listing import Operation, operations_of
 from ..engine.lower import lower
 from ..engine.rules import Target, optimise
 from ..engine.show import Module, emit, emit_sized
@@ -102,7 +102,10 @@ def noted(plan: Plan, module: Module) -> tuple[Plan, Module]:
         from ..backends.operations import operations_of as former_operations
 
         return plan.noted(module.notes, former_operations(module.body)), module  # type: ignore[attr-defined]
-    return plan.noted(_notes(plan, module), operations_of(plan.arrays)), module
+    again = () if plan.budget is None else plan.budget.again
+    lasts = [part.definitions[-1] for part in again]
+    parts = [Operation(name, "segment", "again", name, None, None) for name in lasts]
+    return plan.noted(_notes(plan, module), [*operations_of(plan.arrays), *parts]), module
 
 
 def _notes(plan: Plan, module: Module) -> dict[str, list[Note]]:

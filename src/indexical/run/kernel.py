@@ -225,13 +225,13 @@ class Engine:
     def _within(
         self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked
     ) -> tuple[Plan, Module]:
-        """The plan and the text under a budget of memory. What was rehearsed for another one is not rehearsed again."""
+        """The plan and the text under a budget of memory. What was found for another one is known."""
         from .budget import Study
 
-        key = (call.key, wanted, isolate, recompute, memory.shapes, memory.learns)
+        key = (call.key, wanted, isolate, recompute, memory.shapes, memory.learned)
         if key not in self.studies:
             self.studies[key] = Study(call, wanted, isolate, recompute, memory)
-        return self.studies[key].within(memory.limit)  # type: ignore[return-value]
+        return self.studies[key].within(memory.limit)
 
     def lacks_derivatives(self, call: Call, wanted: tuple[str, ...], recompute: bool) -> bool:
         """Whether forward mode, or a second derivative, has to go another way than by kernels."""

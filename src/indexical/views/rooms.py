@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from ..engine.budget import Budget
 from ..ir import nodes as ir
 from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
 from ..plan import few
 from ..plan.blocks import GPU_POINTS, POINTS
-from ..plan.budget import Budget
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
 
 Sizes = Mapping[Coordinate, int]

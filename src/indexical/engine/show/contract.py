@@ -29,10 +29,12 @@ def added(p: Any, one: Value) -> Code | None:
         way = product_of(product.op, p.order, p.order[product])  # type: ignore[arg-type]
         if not way.batch and not way.stack and way.rows and addend.names == frozenset(way.columns):
             p.computed(product)
+            p.absorbed.add(product)
             return _in_order(p, _product(p, way, _matrices(p, addend, (), way.columns, ())), way, p.order[one])
         call = _ADDED.get((len(way.batch), len(way.rows), len(way.columns)))
         if call is not None and not way.stack and addend.names == product.names:
             p.computed(product)
+            p.absorbed.add(product)
             parts = (
                 _permuted(p, addend, way.axes),
                 _matrices(p, way.left, way.batch, way.rows, way.over),

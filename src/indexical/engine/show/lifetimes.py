@@ -10,9 +10,9 @@ from .printer import Printer
 
 def free(p: Printer) -> None:
     """Let go of the names of values that all their readers have read. Only what was read since the last time is looked
-    at."""
-    read = {part: None for one in p.unlooked for part in operands(one.op) if part in p.names}
-    p.unlooked.clear()
+    at. What a function inside was given is looked at after it."""
+    read = {part: None for one in p.unlooked for part in operands(one.op) if part in p.names and part not in p.held}
+    p.unlooked = [one for one in p.unlooked if not p.held.isdisjoint(operands(one.op))]
     arrays = [one for one in read if len(one.axes) > 1 and not isinstance(one.op, Input)]
     gone = {one for one in arrays if p.readers(one) <= p.emitted}
     gone -= set(roots_of(p.plan)) if gone else gone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
@@ -16,19 +16,23 @@ from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
 from ..order import reachable, roots_of
+from .again import AGAIN, Part
 from .imports import imported
 from .inputs import input_of, take
 from .lifetimes import free
 from .lines import WIDEST, wrapped
 from .numbers import negated
 from .once import Once
-from .opaque import Kernels
+from .opaque import Kernels, Unwritten
 from .outputs import give, output
 from .printer import Printer, dtype_of
 from .turns import stored
 
 if TYPE_CHECKING:
     from ..dialects.base import Dialect
+
+# Groups of definitions, one behind the other in the text.
+Again: TypeAlias = tuple[tuple[str, ...], ...]
 
 FEW = 24  # A function with fewer arrays than this returns soon enough: they are not let go before.
 
@@ -85,10 +89,12 @@ def emit(
     arguments: Mapping[str, Argument] | None = None,
     kernels: Kernels | None = None,
     frees: bool = False,
+    again: Again = (),
 ) -> Module:
-    """The module that follows a plan, for arguments like these; kernels of the former emitter are printed by it."""
+    """The module that follows a plan, for arguments like these; kernels of the former emitter are printed by it. Groups
+    of definitions are computed `again` on the way back."""
     p = Printer(plan, dialect, frees, kernels, arguments)
-    return _module(p, _function(p, p.variables.values()))
+    return _module(p, _function(p, p.variables.values(), again))
 
 
 def emit_sized(
@@ -137,10 +143,10 @@ def _made_once(
     yield "\n".join(wrapped(f"({', '.join(kept)},) = {name}({arguments})"))
 
 
-def _function(p: Printer, inputs: Iterable[str]) -> str:
+def _function(p: Printer, inputs: Iterable[str], again: Again = ()) -> str:
     """The function of a plan."""
     _lend(p)
-    _define(p)
+    _define(p, again)
     _assert(p)
     give(p)
     for place in sorted(p.unread.values(), reverse=True):
@@ -182,11 +188,12 @@ def _module(p: Printer, function: str, more: Mapping[str, str] = NOTHING, first:
         texts.insert(0, _REFUSED)
     imports = _imports({**_STANDARD, **p.d.imports}, texts)
     whole = "".join(f"\n\n{text}\n" for text in texts)
+    files = (AGAIN,) if p.parts else ()
     if p.kernels is None:
-        return Module(imports, whole, wide=_is_wide(p))
+        return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
-    return Module(imports, whole, p.kernels.files(), _is_wide(p), told)
+    return Module(imports, whole, (*p.kernels.files(), *files), _is_wide(p), told)
 
 
 def _is_wide(p: Printer) -> bool:
@@ -196,12 +203,22 @@ def _is_wide(p: Printer) -> bool:
     return not _WIDE.isdisjoint((*wanted, *map(dtype_of, (*read, *p.emitted))))
 
 
-def statements(plan: Plan, dialect: Dialect, frees: bool = True) -> list[tuple[Value, list[Value]]]:
-    """The values that have a statement of their own in the text of a plan, each with those that are let go after it."""
-    p = Printer(plan, dialect, frees)
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The values that have a statement of their own in the text of a plan, each with those that are let go after it;
+    how many of them there are after each definition; and the products that are `absorbed` by what is added to them."""
+
+    values: tuple[tuple[Value, list[Value]], ...]
+    ends: Mapping[str, int]
+    absorbed: frozenset[Value]
+
+
+def statements(plan: Plan, dialect: Dialect, frees: bool = True) -> Statements:
+    """The statements of the text of a plan."""
+    p = Printer(plan, dialect, frees, Unwritten())
     _define(p)
     _assert(p)
-    return p.statements
+    return Statements(tuple(p.statements), p.ends, frozenset(p.absorbed))
 
 
 def _imports(lines: Mapping[str, str], texts: list[str]) -> tuple[str, ...]:
@@ -223,32 +240,47 @@ def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
 
 
-def _define(p: Printer) -> None:
+def _define(p: Printer, again: Again = ()) -> None:
     """The definitions in the order of the text, each under its lines; one that is not computed by itself goes along
     with the next."""
     needed = set(reachable(roots_of(p.plan)))
-    *_, last = p.plan.definitions.values()
+    *_, last = p.plan.definitions
     for loop in {one.op.loop for one in needed if isinstance(one.op, Result)}:
         p.told |= stored(loop).keys()
     waiting: dict[str, None] = {}
-    for definition in p.plan.definitions.values():
-        one = definition.value
-        if definition.name not in p.told:
+    begin = {part[0]: part for part in again}
+    part: Part | None = None
+    for name, definition in p.plan.definitions.items():
+        if name in begin:
+            part = Part(p, begin[name])
+        if name not in p.told:
             waiting |= dict.fromkeys(clause.span.text for clause in definition.let.clauses)
-        if one not in needed or isinstance(one.op, Input) or one in p.names:
-            continue
-        if isinstance(one.op, Number) and not isinstance(one.op.expr, ir.Map):
-            continue
-        if isinstance(one.op, Opaque):  # Its lines are told by what writes it.
+        if definition.value in needed and _is_computed(p, definition.value):
+            _compute(p, definition.value, waiting)
             waiting = {}
-        p.add("")
-        p.tell(waiting)
-        waiting = {}
-        code = p.code(one)
-        if one not in p.names:
-            p.assign(one, code)
-        if definition is not last and (p.frees or len(p.names) >= FEW):
-            free(p)
+            if name != last and (p.frees or len(p.names) >= FEW):
+                free(p)
+        p.ends[name] = len(p.statements)
+        if part is not None and name == part.last:
+            part.close(p)
+            part = None
+            if p.frees:
+                free(p)
+
+
+def _is_computed(p: Printer, one: Value) -> bool:
+    """Whether a definition has lines of its own: it is no input, no plain number, and has no name yet."""
+    is_plain = isinstance(one.op, Number) and not isinstance(one.op.expr, ir.Map)
+    return not is_plain and not isinstance(one.op, Input) and one not in p.names
+
+
+def _compute(p: Printer, one: Value, lines: Iterable[str]) -> None:
+    """One definition under the lines of the relation."""
+    p.add("")
+    p.tell(() if isinstance(one.op, Opaque) else lines)  # Those of a kernel are told by what writes it.
+    code = p.code(one)
+    if one not in p.names:
+        p.assign(one, code)
 
 
 def _assert(p: Printer) -> None:

@@ -33,6 +33,42 @@ class Kernels(Protocol):
     def kept(self) -> tuple[list[str], tuple[str, ...]]: ...
 
 
+class Unwritten:
+    """No kernels at all: their definitions have names, for whoever asks for statements and no text."""
+
+    def begin(self, taken: set[str]) -> None:
+        pass
+
+    def helpers(self) -> dict[str, str]:
+        return {}
+
+    def functions(self) -> list[str]:
+        return []
+
+    def files(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return ()
+
+    def reads(self) -> set[str]:
+        return set()
+
+    reads_inside = reads_later = reads
+
+    def notes(self) -> Mapping[str, Iterable[object]]:
+        return {}
+
+    def size(self, coordinate: Coordinate, variable: str, length: int | None = None) -> None:
+        pass
+
+    def take(self, name: str, variable: str, dtype: Dtype | None, is_number: bool) -> None:
+        pass
+
+    def write(self, kernel: Any) -> tuple[list[str], dict[str, str]]:
+        return [""], {name: name for name in kernel.definitions}
+
+    def kept(self) -> tuple[list[str], tuple[str, ...]]:
+        return [], ()
+
+
 def opaque(p: Printer, one: Value) -> Code:
     """The definition, and all others of the same kernel, which are named at once."""
     from .outputs import output
@@ -62,7 +98,8 @@ def opaque(p: Printer, one: Value) -> Code:
     lines, variables = p.kernels.write(replace(op.step, last=last))
     if last:
         p.apart[one, stepped_along(op)[0]] = variables[op.name]
-    p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
+    lines = lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
+    p.lines += ["    " * (p.depth - 1) + line if line else "" for line in lines]
     p.told |= variables.keys()
     for name, variable in variables.items():
         if name in p.plan.definitions:

@@ -103,6 +103,8 @@ class Printer:
         self.unlooked: list[Value] = []  # Of these, those whose operands have not been looked at since.
         # The values that statements compute in order, each with those that are let go after it.
         self.statements: list[tuple[Value, list[Value]]] = []
+        self.ends: dict[str, int] = {}  # How many there are after each definition.
+        self.absorbed: set[Value] = set()  # Products that are part of a sum.
         self.refused: set[str] = set()
         # The variables of numbers that have a name in the relation, and where each is written that nothing reads yet.
         self.numbers: dict[ir.Expr, str] = {}
@@ -115,6 +117,10 @@ class Printer:
         self.measured: set[Coordinate] = set()
         self.uses_device = False
         self.partial: tuple[str, str] | None = None
+        # The values that are read by name; those that functions inside must not let go; and these functions.
+        self.read: set[Value] = set()
+        self.held: frozenset[Value] = frozenset()
+        self.parts: list[str] = []
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
         self.variables = {(name := _input(one).name): self.fresh(name) for one in plan.inputs}
@@ -235,6 +241,7 @@ class Printer:
     def code(self, one: Value, widest: int = WIDEST) -> Code:
         """The code of a value, its axes in its own order: a name, or what stands for it where it is used once and not
         too long."""
+        self.read.add(one)
         if one in self.names:
             self.unread.pop(self.names[one], None)
             return Code(self.names[one])
