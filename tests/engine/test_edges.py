@@ -7,6 +7,8 @@ import pytest
 from tests.engine.drawing import Array, Drawn
 from tests.engine.judging import Judged
 
+import indexical as ix
+
 INF, NAN = np.inf, np.nan
 
 CASES: list[tuple[str, dict[str, Array]]] = [
@@ -129,3 +131,18 @@ def test_an_edge_is_as_the_reference_has_it(number: int, library: str) -> None:
 def test_edges_are_refused_and_are_not() -> None:
     refused = sum(Judged(Drawn(text, arrays, "edges", 0)).wanted is None for text, arrays in CASES)
     assert 30 <= refused <= len(CASES) - 30
+
+
+def test_what_a_guard_removes_may_be_infinite_in_a_recurrence() -> None:
+    text = """
+        input w[l, i, j], v[l, j, e];
+        let x[0, i, e] = v[0, i, e];
+        let x[l in 1..size(l), i, e] = tanh(sum[j](w[l, i, j] * y[l - 1, j, e] where j <= i));
+        let y[l in 0..size(l), i, e] = 1 / (x[l, i, e] - v[l, i, e] * x[l, i, e]);
+        output x;"""
+    generator = np.random.default_rng(0)
+    v = generator.standard_normal((3, 4, 2))
+    v[:, 2] = 1  # Here x - v·x is 0.
+    given = generator.standard_normal((3, 4, 4)), v
+    program = ix.compile(text)
+    np.testing.assert_allclose(program(*given), program(*given, backend="reference"))

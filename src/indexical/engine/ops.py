@@ -225,7 +225,8 @@ class Opaque:
 @dataclass(frozen=True, slots=True)
 class Carried:
     """A definition of a recurrence, as far as it is computed; 0 where it is not there yet. `steps` are the axes that
-    the loops step, `symbols` the coordinates of these steps."""
+    the loops step, `symbols` the coordinates of these steps. It is `finite` where no function in the
+    recurrence has a pole."""
 
     name: str
     home: tuple[Axis, ...]
@@ -233,6 +234,7 @@ class Carried:
     symbols: frozenset[Coordinate]
     kind: Kind
     dtype: Dtype | None
+    finite: bool = True
 
 
 @dataclass(frozen=True, slots=True)

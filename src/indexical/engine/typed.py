@@ -51,7 +51,7 @@ def typed(op: Op) -> Value:
 
 def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
     match op:
-        case Input(_, home, kind, dtype) | Join(home, _, kind, dtype) | Carried(_, home, _, _, kind, dtype):
+        case Input(_, home, kind, dtype) | Join(home, _, kind, dtype) | Carried(home=home, kind=kind, dtype=dtype):
             return _sorted(home), kind, dtype
         case Opaque(home=home, kind=kind, dtype=dtype):
             return _sorted(home), kind, dtype
@@ -152,8 +152,10 @@ def stepped(loop: Loop) -> frozenset[Coordinate]:
 
 def _known(op: Op, kind: Kind, dtype: Dtype | None) -> Known:
     match op:
-        case Input() | Carried():
+        case Input():
             return _stored(True, dtype)
+        case Carried(finite=finite):
+            return _stored(finite or kind != "real", dtype)
         case Table(_, cells):
             numbers = [int(cell.value) for cell in cells] if kind == "whole" else []
             return Known(True, None, min(numbers, default=0), max(numbers, default=0))

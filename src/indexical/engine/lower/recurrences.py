@@ -29,16 +29,22 @@ def define(low: Lowering, order: ir.Stepwise, clause_of: ClauseOf) -> None:
     steps: Steps = {}
     symbols: dict[int, Coordinate] = {}
     _name_steps(low, order, steps, symbols)
+    finite = not any(_may_be_nonfinite(low, name) for name in steps)
     for name, axes in steps.items():
         let, home = low.lets[name], low.home(name)
         varying = frozenset[Coordinate]().union(*(step.type.coordinates for step, _ in axes.values()))
         dtype = None if name in low.weak else low.dtypes[name]
-        low.carried[name] = value(Carried(name, home, tuple(home[n].name for n in axes), varying, let.kind, dtype))
+        along = tuple(home[n].name for n in axes)
+        low.carried[name] = value(Carried(name, home, along, varying, let.kind, dtype, finite))
     loop = _loop(low, order, steps, symbols, clause_of)
     for name in steps:
         carried = low.carried.pop(name).op
         assert isinstance(carried, Carried)
         low.values[name] = value(Result(loop, carried))
+
+
+def _may_be_nonfinite(low: Lowering, name: str) -> bool:
+    return any(low.poles.may_be_nonfinite(clause.body) for clause in low.lets[name].clauses)
 
 
 def _name_steps(low: Lowering, order: ir.Order, steps: Steps, symbols: dict[int, Coordinate]) -> None:
