@@ -35,12 +35,12 @@ SPELLINGS = {
     "inlined": "let s[i] = p[i]; let a[i, n] = v[i] where s[i] == n; let out[i, n] = a[i, n] * z[n];",
     "whole": "let out[i, n] = i + 1 where p[i] == n;",
     "ones": "let out[i, n] = 1.0 where p[i] == n;",
+    "a step further": "let out[i, n] = v[i] where n - p[i] == 1;",  # Refused where the difference overflows.
 }
 OTHERS = {
     "a view": "let out[i, n] = v[i] where i == n;",
     "many": "let out[i, n] = v[i] where p[i] <= n;",
     "not there": "let out[i, n] = v[i] where p[i] != n;",
-    "a step further": "let out[i, n] = v[i] where n - p[i] == 1;",  # Refused where the difference overflows.
     "one place": "let out[m, n] = w[0, m] where p[0] == n;",
     "another number": "let out[i, n] = if p[i] == n { v[i] } else { 1 };",
     "a normaliser": "let out[i, n] = softmax[n](x[i, n]) where p[i] == n;",
