@@ -227,6 +227,6 @@ def test_a_new_process_loads_no_plan_and_no_backend(tmp_path: Path) -> None:
         assert json.loads(value) == [[3, 3], [3, 3]]
         loaded.append(modules.split())
     assert "indexical.plan.choose" in loaded[0]
-    rooms = ("plan.choose", "plan.steps", "backends.source", "run.reference", "numbers", "transform")
+    rooms = ("plan.choose", "plan.steps", "backends.former", "run.reference", "numbers", "transform")
     assert not [name for name in loaded[1] if name.removeprefix("indexical.").startswith(rooms)]
     assert len(loaded[1]) <= 128

@@ -40,8 +40,8 @@ def widened(low: Lowering, value: Value) -> Value:
 
 
 def _rounds(low: Lowering) -> bool:
-    """Whether operations round by themselves here, in a library that does: arrays are whole, and no loop is around."""
-    return bool(low.text.dialect.rounds_once) and low.unbounded is None and not low.text.loops
+    """Whether operations round by themselves here, in a library that does: arrays are whole."""
+    return bool(low.text.dialect.rounds_once) and low.unbounded is None
 
 
 def as_array(low: Lowering, value: Value, dtype: Dtype | None = None) -> Value:
@@ -101,11 +101,6 @@ def broadcast(low: Lowering, value: Value, axes: tuple[Coordinate, ...], scope: 
 def combined(low: Lowering, op: str, values: list[Value], expr: ir.Map, dtype: Dtype | None, scope: Scope) -> Value:
     """Two operands and a sign between them."""
     axes = joined(values, scope.order)
-    if op == "+" and low.text.loops and low.text.dialect.adds_products:
-        for product, other in (values, values[::-1]):
-            if _adds_up(product) and product.axes == other.axes == axes and product.dtype == other.dtype:
-                assert product.product is not None
-                return Value(added_product(*product.product, other), axes, "real", dtype)
     if op == "+" and low.text.dialect.adds_products:
         for product, other in (values, values[::-1]):
             if product.product is not None and is_linear_map(product, other, axes):
@@ -239,7 +234,7 @@ def holding(low: Lowering, scope: Scope, own: set[Coordinate] | None = None) -> 
     masks: list[Value] = []
     inside = scope.plainly()
     for condition, holds in scope.conditions():
-        if own is None or is_about(low, condition, own, scope):
+        if own is None or is_about(condition, own):
             value = low.value(condition if holds else fails(condition), inside)
             found = plain if value.python else masks
             if value not in found:
@@ -250,11 +245,10 @@ def holding(low: Lowering, scope: Scope, own: set[Coordinate] | None = None) -> 
     return plain, masks
 
 
-def is_about(low: Lowering, condition: ir.Expr, own: set[Coordinate], scope: Scope) -> bool:
+def is_about(condition: ir.Expr, own: set[Coordinate]) -> bool:
     """Whether a condition varies with some coordinates, or with none, and can be asked here."""
     over = condition.type.coordinates
-    steps = {c for c in over if isinstance(scope.places[c].step, Name)}
-    return (not over - steps or not own.isdisjoint(over)) and bool(low.text.loops or not steps)
+    return not over or not own.isdisjoint(over)
 
 
 def somewhere(mask: Value) -> Node:
@@ -276,15 +270,6 @@ def kept_points(low: Lowering, own: set[Coordinate], scope: Scope, apart: bool =
         some = low.text.dialect.reduction("any", whole, gone, low.text)
         masks.append(Value(some, tuple(axis for axis in whole.axes if axis in own), "bool", "bool"))
     return conjunction(low, masks, scope)
-
-
-def _adds_up(product: Value) -> bool:
-    """Whether the library has one call for this product and what is added to it: of matrices it takes no stacks, and
-    of what is summed over all axes none."""
-    if product.product is None or not product.axes:
-        return False
-    sign, left, right = product.product
-    return sign == "*" or (sign == "@" and max(len(left.axes), len(right.axes)) == 2)
 
 
 def is_linear_map(product: Value, other: Value, axes: tuple[Coordinate, ...]) -> bool:

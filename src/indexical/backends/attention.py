@@ -8,7 +8,6 @@ from functools import partial
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..plan.few import SHORT_ROWS, last_hears_all
-from ..plan.norms import Norm
 from ..plan.placement import has_keys
 from ..plan.steps import Attend, Chunks, Softpick, Step
 from ..plan.target import FUSED, INTERVALS, TILES, TRITON
@@ -17,19 +16,16 @@ from . import (
     backward,
     chunks,
     clauses,
-    experts,
     interval_attention,
     library_attention,
     numpy_attention,
     operands,
-    row_blocks,
+    scans,
     sizes,
     small_attention,
 )
 from .base import Value, plain
-from .code import NAN, NONE, Infix, List, Name, Node, Prefix, Ternary, call, fill, infix, method
-from .elementwise import constant
-from .losses import write_cross_entropy
+from .code import NAN, Infix, List, Name, Node, Prefix, Ternary, call, fill, infix, method
 from .lowering import Lowering, Stored
 from .operands import Frame, has_a_key
 from .small_attention import TRUE
@@ -38,32 +34,24 @@ from .triton_ import attend_by_triton
 from .triton_decode import decoded
 
 
-def define(low: Lowering, let: ir.Let) -> None:
-    """A definition by the kernel that the plan chose for it, or as an array."""
-    step = low.steps.get(let.name)
-    if step is not None and step.gradient is not None:
+def define(low: Lowering, step: Step, last: bool) -> None:
+    """The definitions of a step by the kernel that the plan chose; of a scan, its last step alone where that is said.
+    """
+    let = low.lets[step.definition]
+    if step.gradient is not None:
         backward.flow_back(low, step, step.gradient)
-        return
-    if step is not None and step.block is not None:
-        row_blocks.cut(low, step.block)
-        return
-    if step is not None and step.norm is not None:
-        layer_norm(low, let, step.norm, step.covers)
-        return
-    if step is not None and step.chosen is not None:
-        experts.grouped_rows(low, let, step.chosen)
-        return
-    if step is not None and step.loss is not None:
-        write_cross_entropy(low, let, step.loss, step.covers)
-        return
-    if step is not None and step.chunks is not None and step.attend is None:
+    elif step.attend is not None:
+        _attend(low, let, step, step.attend)
+    elif step.chunks is not None:
         chunks.carried(low, let, step.chunks, step.covers)
-        return
-    if step is None or step.attend is None:
-        clauses.define_whole(low, let)
-        return
+    else:
+        assert step.recurrence is not None
+        assert step.recurrence.scan is not None
+        scans.scan(low, let, step.recurrence.scan, last)
+
+
+def _attend(low: Lowering, let: ir.Let, step: Step, attend: Attend) -> None:
     clauses.begin(low, let, [low.lets[name] for name in step.covers])
-    attend = step.attend
     frame = operands.frame_of(let, attend)
     if attend.totals:
         frame = replace(frame, total=low.text.fresh(f"{attend.totals[0][0]}_rows"))
@@ -90,7 +78,7 @@ def define(low: Lowering, let: ir.Let) -> None:
     if guard is not None:
         kept = low.value(guard, frame.scope)
         value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
-    low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
+    low.text.assign(variable, clauses.finished(low, let, value, clause))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
 
@@ -104,13 +92,13 @@ def store_total(low: Lowering, let: ir.Let, axes: tuple[Coordinate, ...], frame:
     rows = () if frame.row is None else (frame.row,)
     wide = "f32" if beside.dtype in ("f16", "bf16") else beside.dtype
     value = Value(Name(frame.total), tuple(names[c] for c in (*frame.batch, *rows)), "real", wide)
-    scope = clauses.scope_of(clause, {})
+    scope = clauses.scope_of(clause)
     value = arrays.in_order(low, value, scope.order)
     if clause.guard is not None:
         kept = low.value(clause.guard, scope)
         value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), scope, value.dtype)
     variable = low.text.fresh(let.name)
-    low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
+    low.text.assign(variable, clauses.finished(low, let, value, clause))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
 
@@ -184,32 +172,6 @@ def unless_keyless(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, val
     some = low.value(has_keys(attend.attention.key), frame.scope)
     value = low.text.named(value, f"{let.name}_rows")
     return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
-
-
-def layer_norm(low: Lowering, let: ir.Let, norm: Norm, covers: tuple[str, ...]) -> None:
-    """The library's normalisation, over the last axis of what it is given."""
-    clauses.begin(low, let, [low.lets[name] for name in covers])
-    clause = let.clauses[0]
-    scope = clauses.scope_of(clause, {})
-    last = norm.coordinate
-    axes = (*(axis for axis in scope.order if axis != last), last)
-    x = arrays.broadcast(
-        low,
-        arrays.in_order(low, arrays.as_array(low, arrays.as_real(low, low.value(norm.x, scope))), axes),
-        axes,
-        scope,
-    )
-    length = sizes.length(low, last, scope)
-    if not sizes.is_filled(low, last, scope):
-        sizes.refuse_once(low, infix("==", length, 0), "IX310", "`mean` over no points has no value")
-    given = (norm.gain, norm.bias) if norm.centred else (norm.gain,)
-    beside = [None if part is None else low.value(part, scope) for part in given]
-    codes = [NONE if part is None else arrays.as_array(low, arrays.as_real(low, part)).code for part in beside]
-    code = call(f"torch.nn.functional.{norm.kernel}", x.code, (length,), *codes, constant(norm.eps).code)
-    variable = low.text.fresh(let.name)
-    value = arrays.in_order(low, x.but(code, axes=axes), scope.order)
-    low.text.assign(variable, clauses.finished(low, let, value, clause, {}))
-    low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
 
 def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:

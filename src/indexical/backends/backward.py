@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import walk
 from ..plan.steps import Attend, Gradient, Receiver, Step
 from ..plan.target import FUSED, TILES, TRITON
 from . import arrays, clauses, interval_attention, library_attention, operands, small_attention
 from .base import Value
-from .code import Attribute, Name, Node, call, infix
+from .code import Attribute, Name, Node, infix
 from .interval_attention import KernelCall, Operands
 from .lowering import Lowering, Stored
 from .operands import Frame
@@ -20,57 +19,23 @@ from .values import permuted
 
 
 def flow_back(low: Lowering, step: Step, gradient: Gradient) -> None:
-    """The gradients that are wanted. Where these are to be differentiated again they are computed as they are
-    written: a kernel has no second derivative."""
+    """The gradients that are wanted."""
     let, attend = low.lets[gradient.forward], gradient.attend
     targets = {side: t for side, t in _sides(gradient).items() if t is not None}
     members = [low.lets[target.definition] for target in targets.values()]
     wanted, covers = {m.name for m in members}, set(step.covers)
-    order = [item.name for item in low.program.order if isinstance(item, ir.Once)]
-    covered = [low.lets[name] for name in order if name in covers]
     spoken = [m for m in low.program.lets if m.name in wanted or m.name in covers]
     clauses.begin(low, members[0], [m for m in spoken if not m.hidden and m is not members[0]])
     clauses.turn_to(low, let)
     frame = operands.frame_of(let, attend)
     variables = {side: low.text.fresh(target.definition) for side, target in targets.items()}
-    again = _again(low, attend, gradient)
-    if again:
-        low.text.add("if", call(low.text.helper("learns"), *again))
-        with low.block():
-            _plainly(low, covered, {variables[side]: low.lets[t.definition] for side, t in targets.items()})
-        low.text.add("else")
-        with low.block():
-            _kernel_back(low, let, gradient, frame, variables)
-    else:
-        _kernel_back(low, let, gradient, frame, variables)
+    _kernel_back(low, let, gradient, frame, variables)
     for side, target in targets.items():
         low.stored[target.definition] = Stored(variables[side], low.dtypes[target.definition])
 
 
 def _sides(gradient: Gradient) -> dict[str, Receiver | None]:
     return {"query": gradient.query, "key": gradient.key, "value": gradient.value}
-
-
-def _again(low: Lowering, attend: Attend, gradient: Gradient) -> list[str]:
-    """The arrays that it reads, some of which may require a gradient."""
-    parts = (attend.attention.score, attend.attention.value, gradient.arriving)
-    names = dict.fromkeys(
-        read.tensor for part in parts for read in walk(part) if isinstance(read, ir.Read) and read.type.kind == "real"
-    )
-    return [low.stored[name].variable for name in names if not low.stored[name].python]
-
-
-def _plainly(low: Lowering, covered: list[ir.Let], members: dict[str, ir.Let]) -> None:
-    """The relations as they are written, one after the other."""
-    stored, low.quiet = dict(low.stored), True
-    for let in covered:
-        low.define(let)
-    for variable, let in members.items():
-        clauses.turn_to(low, let)
-        clause = let.clauses[0]
-        value = clauses.clause_value(low, let, clause, {})
-        low.text.assign(variable, clauses.finished(low, let, value, clause, {}).code)
-    low.stored, low.quiet = stored, False
 
 
 def _kernel_back(low: Lowering, let: ir.Let, gradient: Gradient, frame: Frame, variables: dict[str, str]) -> None:

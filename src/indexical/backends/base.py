@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
+from importlib import import_module
 from typing import Any, Protocol
 
 from ..ir.types import Coordinate, Dtype, Kind
@@ -66,15 +67,11 @@ class Dialect(Protocol):
 
     target: Target  # Its name, and the kernels that a plan may choose.
     module: str
-    header: tuple[str, ...]
-    decorators: tuple[str, ...]  # Lines above the emitted function.
     helpers: Mapping[str, str]  # Small functions by name, which go above what calls them.
 
-    has_devices: bool  # An array that is made has to say where.
     has_bfloat16: bool
     rounds_once: frozenset[str]  # Operations on arrays of 16 bits that are done in 32 and rounded once, there and back.
     updates_in_place: bool  # `x[0] = y`; without it, a store makes a new array.
-    fills_rows: bool  # The rows of a recurrence go into one array: nothing has to be differentiated through it.
     differentiates: bool  # A value that a guard removes still has a derivative, which has to be finite.
     checks_in_graphs: bool  # A test of an array may be part of a graph: it goes through the helper `check`.
     branches_on_scalars: bool  # An array without axes may decide an `if`.
@@ -85,14 +82,10 @@ class Dialect(Protocol):
     refuses_falling_ranges: bool  # `arange(2, 1)` is an error.
     reads_scalar_indices: bool  # An index that is an array without axes is read, which ends a graph.
     gathers_along_one_axis: bool  # An index for several axes is slow: they are made one.
-    takes_rows_apart: bool  # In a loop, rows come from a list: slices would each have a gradient as large as the array.
     flips_by_copying: bool
     contracts_by_copying: bool  # `tensordot` over several axes copies what a product of matrices reads as it lies.
     adds_products: bool  # `addmm`, `addmv`, `addcmul`.
-    convolves: bool  # It has the helper `convolved`.
-    recomputes_blocks: bool  # Blocks of rows go through `in_blocks`, which makes them once more on the way back.
     streams_blocks: bool  # Attention is blocks of rows against blocks of keys, in functions inside the emitted one.
-    selects_largest: bool  # It finds a few largest numbers sooner than it sorts all.
     attention: Name | None  # The kernel for queries, keys and values of four axes, contiguous and of equal width.
 
     def arange(self, start: Node, stop: Node) -> Node: ...
@@ -100,27 +93,29 @@ class Dialect(Protocol):
     def cast(self, value: Value, dtype: Dtype) -> Value: ...
     def constant(self, code: Node, dtype: Dtype) -> Node: ...
     def array(self, code: Node, dtype: Dtype) -> Node: ...
-    def taken_scalar(self, code: Node, dtype: Dtype | None, kind: Kind, text: Text) -> Node: ...
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node: ...
     def permute(self, code: Node, order: tuple[int, ...]) -> Node: ...
     def flip(self, code: Node, axis: int) -> Node: ...
     def tensordot(self, left: Node, right: Node, axes: tuple[tuple[int, ...], tuple[int, ...]]) -> Node: ...
     def function(self, op: str, arguments: list[Value], text: Text) -> Node: ...
     def reduction(self, op: str, value: Value, axes: tuple[int, ...], text: Text, empty: bool = True) -> Node: ...
-    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node: ...
     def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node: ...
     def dtype(self, dtype: Dtype) -> Node: ...
     def stack(self, rows: Node, axis: int) -> Node: ...
-    def unbind(self, code: Node, axis: int) -> Node: ...
     def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node: ...
     def flatten(self, code: Node, first: int, last: int) -> Node: ...
     def unflatten(self, code: Node, axis: int, shape: Node, text: Text) -> Node: ...
     def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node: ...
-    def scalar(self, code: Node) -> Node: ...
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None: ...
-    def running(self, op: str, value: Value, axis: int, text: Text) -> Node: ...
+    def blocks(self, kernels: dict[str, set[str]], text: Text) -> str: ...
     def copy(self, code: Node) -> Node: ...
     def narrow(self, code: Node, dtype: Dtype) -> Node: ...
+
+
+def dialect_of(backend: str) -> Dialect:
+    """The spelling of a backend's library: `DIALECT` of the file here that is called like it."""
+    found: Dialect = import_module(f"{__package__}.{backend}_").DIALECT
+    return found
 
 
 @dataclass
@@ -138,7 +133,6 @@ class Text:
     statements: Block = field(default_factory=list)
     block: int = 0
     blocks: int = 0
-    loops: list[tuple[Block, int, int]] = field(default_factory=list)
     subject: str = ""
 
     @property
@@ -179,10 +173,6 @@ class Text:
         """`variable = code`, of a variable that is there already, or that something else than what follows reads."""
         self.add("store", node(code), variable, Name(variable))
 
-    def increase(self, variable: str, code: Part) -> None:
-        """`variable += code`."""
-        self.add("augment", node(code), variable)
-
     def do(self, code: Node) -> None:
         """A call for its effect."""
         self.add("do", code)
@@ -207,27 +197,6 @@ class Text:
         self.indent, self.block = self.indent - 1, outer
 
     @contextmanager
-    def loop(self, variable: str, over: Node) -> Iterator[None]:
-        """A loop, and before it a place for what stays the same in all its turns."""
-        ahead: Block = []
-        self.statements.append(ahead)
-        self.loops.append((ahead, self.indent, self.block))
-        self.add("for", over, variable)
-        with self.indented():
-            yield
-        self.loops.pop()
-
-    @contextmanager
-    def ahead(self) -> Iterator[Block]:
-        """Emit statements before the outermost loop."""
-        outside = self.statements, self.indent, self.block
-        self.statements, self.indent, self.block = self.loops[0]
-        loops, self.loops = self.loops, []
-        yield self.statements
-        self.statements, self.indent, self.block = outside
-        self.loops = loops
-
-    @contextmanager
     def inside(self, statements: Block, block: int) -> Iterator[None]:
         """Emit statements into a block that is put in its place later."""
         outside = self.statements, self.indent, self.block
@@ -250,11 +219,6 @@ class Text:
         self.taken.add(result)
         self.last[name] = number
         return result
-
-    def release(self, name: str) -> None:
-        """Let a variable be called this again."""
-        self.taken.discard(name)
-        self.last.clear()
 
     def keep(self, value: Value, name: str) -> Value:
         """The value under a name of its own, where its code is more than a name. Used once, it goes back to where it
@@ -283,10 +247,6 @@ class Text:
             self.add("store", node(code), variable, Index(array, slots))
         else:
             self.add("store", self.dialect.store(array, slots, node(code)), variable, array)
-
-    def store_row(self, variable: str, row: tuple[Node, ...], code: Part) -> None:
-        """`variable[row] = code`, of a dictionary of rows."""
-        self.add("store", node(code), variable, Index(Name(variable), row))
 
     def helper(self, name: str) -> str:
         """A small function that stands above the emitted one."""

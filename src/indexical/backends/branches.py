@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ..ir import build
 from ..ir import nodes as ir
-from ..ir.conditions import negated
 from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
 from ..records import dataclass
-from . import arrays, integers, scatter, sizes
+from . import arrays, integers, sizes
 from .base import Value
 from .code import Name, Ternary
 from .integers import LARGEST
 from .layout import Block
 from .lowering import Lowering
-from .pieces import in_pieces
 from .scope import Scope
 from .values import joined
 
@@ -32,16 +29,6 @@ class Branch:
 
 def select(low: Lowering, expr: ir.Select, scope: Scope) -> Value:
     """One of two values; only the one that is taken is evaluated."""
-    for guard, body, other in (
-        (expr.condition, expr.then, expr.otherwise),
-        (negated(expr.condition), expr.otherwise, expr.then),
-    ):
-        stored = scatter.put(low, guard, body, expr.type.kind, scope) if build.is_number(other, 0) else None
-        if stored is not None:
-            return stored
-    pieces = in_pieces(low, expr, scope)
-    if pieces is not None:
-        return pieces
     condition = low.value(expr.condition, scope)
     return choose(
         low,
@@ -130,7 +117,7 @@ def within_branch(low: Lowering, branch: Branch) -> Iterator[None]:
     low.known = dict(known)
     with low.text.inside(branch.statements, branch.block):
         yield
-    low.known = {**known, **low.hoisted}
+    low.known = known
 
 
 def filled_out(low: Lowering, value: Value, axes: tuple[Coordinate, ...], dtype: Dtype | None, scope: Scope) -> Value:

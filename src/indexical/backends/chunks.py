@@ -57,12 +57,12 @@ def carried(low: Lowering, let: ir.Let, chunks: Chunks, covers: tuple[str, ...])
     """A definition that asks a state, which is not built."""
     clauses.begin(low, let, [low.lets[name] for name in covers])
     clause = let.clauses[0]
-    scope = clauses.scope_of(clause, {})
+    scope = clauses.scope_of(clause)
     scope = scope.binding(chunks.key, Place(chunks.key.lower, chunks.key.upper, False))
     value = chunked(low, let, chunks, scope)
-    own = clauses.scope_of(clause, {})
+    own = clauses.scope_of(clause)
     variable = low.text.fresh(let.name)
-    low.text.assign(variable, clauses.finished(low, let, arrays.in_order(low, value, own.order), clause, {}))
+    low.text.assign(variable, clauses.finished(low, let, arrays.in_order(low, value, own.order), clause))
     low.stored[let.name] = Stored(variable, low.dtypes[let.name])
 
 

@@ -25,7 +25,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     moving = [factor for factor in found if factor.expr.type.coordinates & bound]
     fixed = [factor for factor in found if factor not in moving]
     factor_axes = [frozenset(inner.sort(factor.expr.type.coordinates)) for factor in moving]
-    if not _is_worthwhile(factor_axes, bound, masks) or not is_harmless(low, moving, factor_axes, fixed, masks):
+    if not _is_worthwhile(factor_axes, bound, masks) or not is_harmless(low, moving, factor_axes, masks):
         return None
     cleared = [_removals(low, factor, found) for factor in moving]
     if any(gone is None for gone in cleared):
@@ -36,7 +36,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     over = frozenset(inner.sort(bound))
     idle = inner.sort(over.difference(*factor_axes, *(mask.axes for mask in masks)))
     if not all(sizes.is_filled(low, axis, inner) for axis in idle) and (
-        low.isolate or any(may_become_infinite(low, factor) for factor in moving)
+        any(may_become_infinite(low, factor) for factor in moving)
     ):
         return None
     kept = removal.kept_factors(low, [factor.expr for factor in (*moving, *fixed)], inner)
@@ -66,7 +66,7 @@ def _removals(low: Lowering, factor: Factor, found: list[Factor]) -> list[Factor
     """The other factors of a product where whose removal a factor that may be infinite is made 0; None where that takes
     an array of more axes than it has."""
     others = [other for other in found if other is not factor and removal.may_be_removed(low, other.expr)]
-    if low.isolate or not others or not may_become_infinite(low, factor):
+    if not others or not may_become_infinite(low, factor):
         return []
     conditions = [removal.removal_condition(low, other.expr) for other in others]
     over = factor.expr.type.coordinates
@@ -84,13 +84,9 @@ def is_harmless(
     low: Lowering,
     moving: list[Factor],
     factor_axes: list[frozenset[Coordinate]],
-    fixed: list[Factor],
     masks: list[Value],
 ) -> bool:
     """Whether a product of 0 and a removed value is 0 whatever number that is."""
-    if low.isolate:
-        removed = any(not f.inverse and removal.may_be_removed(low, f.expr) for f in moving)
-        return not masks and not fixed and not removed
     infinite = [may_become_infinite(low, factor) for factor in moving]
     return all(set(mask.axes) <= axes for mask in masks for axes, may in zip(factor_axes, infinite, strict=True) if may)
 
@@ -216,26 +212,21 @@ def plain_product(
 ) -> Value:
     """Two arrays that share only what is summed: `@` where their axes allow it, else all at once."""
     wanted = scope.sort({*mine, *theirs})
-    if low.text.dialect.contracts_by_copying and not low.text.loops:
+    if low.text.dialect.contracts_by_copying:
         found = linear_map(low, left, right, over, scope) or linear_map(low, right, left, over, scope)
         if found is not None:
             return found
-    if len(over) == 1 and not low.text.loops:
+    if len(over) == 1:
         found = matrix_by_stack(low, left, right, over[0], wanted) or matrix_by_stack(low, right, left, over[0], wanted)
         if found is not None:
             return found
     if len(over) == 1:
         if len(theirs) <= 1 and (left.axes == (*mine, *over) or len(mine) <= 1):
             first, second = arrays.in_order(low, left, (*mine, *over)), arrays.in_order(low, right, (*over, *theirs))
-            return _matmul(reuse.steady(low, first), reuse.steady(low, second), (*mine, *theirs))
+            return _matmul(first, second, (*mine, *theirs))
         if len(mine) <= 1 and right.axes == (*theirs, *over) and wanted == (*theirs, *mine):
-            return _matmul(right, reuse.steady(low, arrays.in_order(low, left, (*over, *mine))), (*theirs, *mine))
+            return _matmul(right, arrays.in_order(low, left, (*over, *mine)), (*theirs, *mine))
     before = [value.turned or value for value in (left, right)]
-    if len(over) == 1 and low.text.loops:
-        for small, large in (before, before[::-1]):
-            found = folded_once(low, small, large, over[0], scope)
-            if found is not None:
-                return found
     if len(over) > 1 and low.text.dialect.contracts_by_copying:
         return as_matrices(low, before[0], before[1], mine, over, theirs, scope)
     places = tuple(tuple(value.axes.index(axis) for axis in over) for value in before)
@@ -314,21 +305,6 @@ def as_matrices(
 def unfolded_sides(low: Lowering, value: Value, scope: Scope) -> Value:
     """A matrix product with an axis for every coordinate again."""
     return value.but(method(value.code, "reshape", *sizes.shape(low, value.axes, scope).items))
-
-
-def folded_once(low: Lowering, small: Value, large: Value, over: Coordinate, scope: Scope) -> Value | None:
-    """A matrix and an array of several axes that stays the same in a loop: before it, this is made a matrix too."""
-    kept = tuple(axis for axis in large.axes if axis != over)
-    if small.axes[-1] != over or len(small.axes) > 2 or large.axes[-1] != over:
-        return None
-    if not isinstance(large.code, Name) or not reuse.is_steady(low, large.code):
-        return None
-    rows = product_of_lengths(low, kept, scope)
-    code = fill("{x}.reshape({rows}, {n}).swapaxes(-1, -2)", x=large.code, rows=rows, n=sizes.length(low, over, scope))
-    folded = Value(code, (over, Coordinate("")), "real", large.dtype)
-    matrix = reuse.named_ahead(low, folded, f"{large.code.text}_folded")
-    product = Value(Infix("@", small.code, matrix.code), (*small.axes[:-1], *kept), "real", None)
-    return unfolded_sides(low, product, scope)
 
 
 def product_of_lengths(low: Lowering, axes: tuple[Coordinate, ...], scope: Scope) -> Node:

@@ -155,8 +155,6 @@ def may_be_undefined(low: Lowering, expr: ir.Expr) -> bool:
 def may_survive_removal(low: Lowering, expr: ir.Map) -> bool:
     """Whether a product with a factor that a guard removed may be other than 0: by a non-finite input, or by what
     the other factors compute."""
-    if low.isolate:
-        return True
     left, right = expr.arguments
     if expr.op == "/":
         return not _is_counted(right, 1) and removal.may_be_removed(low, left)

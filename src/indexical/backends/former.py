@@ -6,26 +6,32 @@ its definitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 
+from ..engine.dialects import dialect
 from ..engine.kernel_texts import reserved
+from ..engine.lower import lower
+from ..engine.ops import Plan as ArrayProgram
+from ..engine.rules import Target, optimise
+from ..engine.show.blocks import Turns
+from ..engine.specialise import specialise
 from ..ir import nodes as ir
 from ..ir.asked import asked_where
-from ..ir.needs import members, read_in
+from ..ir.needs import read_in
 from ..ir.types import Coordinate, Dtype
-from ..ir.walk import reads_of
+from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention, Plan, Step
 from ..plan.target import TRITON
+from ..plan.turns import as_written, turn_of
 from ..records import dataclass
-from . import definitions
+from . import attention
+from .base import dialect_of
 from .code import Name, Node, Number
 from .layout import Statement, arranged, flattened, written
 from .liveness import groups_of, read_later, released
 from .lowering import Lowering, Note, Stored
 from .rules import RULES
 from .settled import Facts, Settling
-from .source import dialect_of
 from .tiles import TILED, Checked
 
 
@@ -106,8 +112,11 @@ def _read(step: Step, names: tuple[str, ...], lets: Mapping[str, ir.Let]) -> tup
     if step.block is not None:
         inner = tuple(dict.fromkeys((*dict(step.block.inner), *step.block.totals)))
         exprs += [step.block.rows, step.block.keys]
-    elif step.recurrence is not None:
-        inner = names
+    elif step.recurrence is not None and step.recurrence.scan is not None:
+        parts = step.recurrence.scan.parts
+        exprs += [part for one in parts for part in (one.times, one.plus, one.read_where) if part is not None]
+        exprs += _bounds(lets[name] for name in names)
+        exprs += [slot for clause in step.recurrence.scan.clauses for slot in clause.slots]
     found = [*read_in(*exprs), *(read.tensor for name in inner for read in reads_of(lets[name]))]
     return tuple(name for name in dict.fromkeys(found) if name not in inner and name not in names)
 
@@ -123,6 +132,12 @@ def _bounds(lets: Iterable[ir.Let]) -> list[ir.Expr]:
     return [*guards, *(bound for clause in clauses for r in clause.ranges for bound in (r.lower, r.upper))]
 
 
+def target_of(plan: Plan) -> Target:
+    """What the operations of a plan are rewritten for."""
+    spelling = dialect(plan.backend)
+    return Target(frozenset(spelling.kernels), plan.isolate, spelling.rounds_once)
+
+
 class Former:
     """The former printer for the kernels of one plan: `low` is the state of its lowering. Where `facts` are known of
     the arrays of its calls, kernels do only what these do not decide. Blocks of rows have `room` for so many points,
@@ -135,20 +150,16 @@ class Former:
             text.reserved = TILED
         if any(step.kernel == TRITON or (step.attend is not None and step.attend.decodes) for step in plan.steps):
             self._reserved |= reserved("triton")
-        steps = {step.definition: step for step in plan.steps}
-        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), steps=steps, weak=plan.weak, room=room)
+        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), weak=plan.weak)
         low.prover.agreed = plan.agreed
-        low.handed_out = frozenset(plan.wanted)
         low.asked = asked_where(plan.program, plan.wanted) if text.dialect.differentiates else {}
-        found = {name: s.recurrence for name, s in steps.items() if s.recurrence is not None}
-        low.recurrences = {name: replace(one, kept=None) for name, one in found.items()}
-        self.low = low
+        self.low, self._plan, self._room = low, plan, room
         self._read: set[str] = set()
         self._inside: set[str] = set()
         self._stays: set[str] = set()
-        self._orders = {name: order for order in plan.program.order for name in members(order)}
         self._facts = facts
         self._numbers: dict[str, Node] = {}
+        self._lengths: dict[Coordinate, int] = {}
         self._arrays: dict[str, str] = {}
         self._kept: dict[str, None] = {}
         self._keeping: list[str] = []
@@ -199,6 +210,7 @@ class Former:
         self.low.sizes[coordinate] = variable
         if length is not None:
             self._numbers[variable] = Number(str(length))
+            self._lengths[coordinate] = length
 
     def write(self, kernel: Kernel) -> tuple[list[str], dict[str, str]]:
         """The lines that compute the definitions of a kernel, and their variables."""
@@ -206,10 +218,8 @@ class Former:
         low.text.statements = []
         low.text.taken.difference_update(kernel.definitions)  # These names are kept for what is written here.
         low.text.last.clear()
-        low.known, low.hoisted = {}, {}
-        if kernel.last and kernel.step.recurrence is not None:
-            low.recurrences[kernel.step.definition] = kernel.step.recurrence
-        definitions.run(low, self._orders[kernel.step.definition], {kernel.step.definition})
+        low.known = {}
+        attention.define(low, kernel.step, kernel.last)
         variables = {name: low.stored[name].variable for name in kernel.definitions}
         low.text.give(*map(Name, variables.values()))
         *body, _ = released(arranged(self._settled(list(flattened(low.text.statements))), low.text.taken))
@@ -233,6 +243,51 @@ class Former:
     def kept(self) -> tuple[list[str], tuple[str, ...]]:
         """The lines that make what kernels keep, and the names of that."""
         return self._keeping, tuple(self._kept)
+
+    def turns(self, kernel: Kernel, wanted: Collection[str]) -> Turns | None:
+        """A kernel that is operations for some rows after the other, of which these definitions are wanted."""
+        block = kernel.step.block
+        if block is None:
+            return None
+        turn = turn_of(self._plan, block, wanted)
+        lets = [let for let in turn.program.lets if not let.hidden or let.name in block.totals]
+        texts = tuple(clause.span.text for let in lets for clause in let.clauses)
+        function = self.low.text.dialect.blocks(self.low.kernels, self.low.text)
+        plans = self._lowered(turn.program, turn.facts), self._lowered(turn.counts)
+        self._tell(plans[0])
+        return Turns(*plans, turn.first, turn.count, turn.axes, turn.wide, function, block.weights, texts, self._room)
+
+    def as_written(self, kernel: Kernel) -> tuple[ArrayProgram, list[str]] | None:
+        """The gradients of an attention as operations, for where the arrays that are named are to be differentiated
+        again: a kernel has no second derivative."""
+        gradient = kernel.step.gradient
+        if gradient is None:
+            return None
+        attention = gradient.attend.attention
+        parts = (attention.score, attention.value, gradient.arriving)
+        reads = [read for part in parts for read in walk(part) if isinstance(read, ir.Read)]
+        names = dict.fromkeys(read.tensor for read in reads if read.type.kind == "real")
+        learned = [self.low.stored[name].variable for name in names if not self.low.stored[name].python]
+        return (self._lowered(as_written(self._plan, kernel.step, gradient)), learned) if learned else None
+
+    def _lowered(self, program: ir.Program, facts: tuple[ir.Expr, ...] = ()) -> ArrayProgram:
+        """Definitions as operations, over tensors that are there."""
+        given = {one.name: self.low.stored[one.name] for one in program.inputs if one.name in self.low.stored}
+        strong = {name: one.dtype for name, one in given.items() if one.dtype and name not in self._plan.weak}
+        numbers = [name for name, one in given.items() if one.python]
+        arrays = [name for name, one in given.items() if not one.python]
+        spelling = dialect(self._plan.backend)
+        lowered = lower(
+            program, strong, program.outputs, self._plan.isolate, spelling.differentiates, numbers, arrays, facts=facts
+        )
+        found = optimise(lowered, target_of(self._plan))
+        return specialise(found, self._lengths) if self._lengths else found
+
+    def _tell(self, plan: ArrayProgram) -> None:
+        """Let the plan say what rules made of definitions."""
+        for applied in plan.applied:
+            if applied.words:
+                self.low.notes.setdefault(applied.definition, {})[applied.words] = None
 
     def _note(self, body: list[Statement]) -> None:
         """Note what statements read, and what is read by functions among them."""

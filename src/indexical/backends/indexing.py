@@ -11,9 +11,9 @@ from ..ir.text import shown
 from ..ir.types import DEFAULT_DTYPE, Coordinate
 from ..ir.walk import fresh, walk
 from ..records import dataclass
-from . import reuse, sizes, views
+from . import sizes, views
 from .base import Value
-from .code import ALL, NONE, List, Name, Node, Number, String, call, fill, infix, method, node
+from .code import ALL, NONE, List, Node, Number, String, call, fill, infix, method, node
 from .elementwise import float_code
 from .lowering import Lowering
 from .scope import Place, Scope
@@ -100,11 +100,7 @@ def check_agreement(low: Lowering, index: AxisIndex, scope: Scope) -> None:
     if low.prover.is_measured(place, index.extent) and not sizes.is_same(low, place.stop, index.extent):
         here, there = sizes.number(low, index.extent, scope), sizes.number(low, place.stop, scope)
         message = f"`{index.expr.coordinate}` has one size here and another there"
-        if low.text.loops and not (place.stop.type.coordinates or index.extent.type.coordinates):
-            with low.outside_loops():
-                sizes.refuse_once(low, infix("!=", here, there), "IX304", message)
-        else:
-            sizes.refuse_once(low, infix("!=", here, there), "IX304", message)
+        sizes.refuse_once(low, infix("!=", here, there), "IX304", message)
 
 
 def merged_read(
@@ -134,7 +130,7 @@ def merging(
             product = build.apply("*", (extent, n), "whole", n.span)
             from_zero = isinstance(place.start, ir.Const) and place.start.value == 0
             whole = (
-                place.step is None and place.within is None and from_zero and sizes.is_same(low, place.stop, product)
+                place.within is None and from_zero and sizes.is_same(low, place.stop, product)
             )
             return c if whole and sizes.is_same(low, n, below) else None
     return None
@@ -188,25 +184,11 @@ def sliced_view(low: Lowering, base: Value, plan: list[AxisIndex], scope: Scope)
     slices: list[Node] = [
         ALL if i.access is None else views.view_slice(low, i.access, i.expr, i.extent, scope) for i in plan
     ]
-    step = None if padded else step_among(low, base, plan, scope)
-    if step is not None:
-        assert isinstance(base.code, Name)
-        code = fill("{steps}[{at}]", steps=reuse.unbound(low, base.code, step), at=slices.pop(step))
     code = sliced(code, slices)
     for axis, (_, index) in enumerate(held_axes(plan)):
         if index.access is not None and index.access.backward:
             code = low.text.dialect.flip(code, axis)
     return base.but(code)
-
-
-def step_among(low: Lowering, base: Value, plan: list[AxisIndex], scope: Scope) -> int | None:
-    """The axis of an array that stays the same in a loop, of which each turn takes one step."""
-    for n, index in enumerate(plan):
-        stepped = any(scope.places[c].step is not None for c in index.coordinates)
-        if stepped and index.access is not None and index.access.how == "fixed":
-            kept = any(base.code == Name(known.variable) for known in low.stored.values() if not known.growing)
-            return n if kept and reuse.is_unbound(low) else None
-    return None
 
 
 def unfolded(low: Lowering, value: Value, held: list[tuple[int, AxisIndex]], scope: Scope) -> Value:
@@ -279,8 +261,8 @@ def gathered(low: Lowering, value: Value, plan: list[tuple[int, AxisIndex]], mes
 
 
 def checks_itself(low: Lowering, index: AxisIndex, place: Value, scope: Scope) -> bool:
-    """Whether a place is unknown, and the read can check it by itself: at all points, and not before a loop."""
-    plain = not (scope.conditions() or low.in_guard or low.text.loops or low.windows or low.unbounded is not None)
+    """Whether a place is unknown, and the read can check it by itself: at all points."""
+    plain = not (scope.conditions() or low.in_guard or low.unbounded is not None)
     able = low.text.checks and low.text.dialect.gathers_along_one_axis and bool(place.axes)
     return able and plain and not low.prover.is_inside(index.expr, index.extent, scope, guarded=False)
 
@@ -328,7 +310,7 @@ def picked(low: Lowering, value: Value, places: dict[Coordinate, tuple[Value, bo
             slots.append(fill("{x}[None]", x=place.code) if one and not place.python else place.code)
     while slots[-1] in (ALL, NONE):
         slots.pop()
-    code = sliced(value.code, slots) if plain else call(low.text.helper("pick"), value.code, *slots)
+    code = sliced(value.code, slots) if plain else call(low.text.helper("pick_some"), value.code, *slots)
     at = [n for n, axis in enumerate(value.axes) if axis in places]
     rest = [axis for axis in value.axes if axis not in places]
     first = at[0] if at[-1] - at[0] == len(at) - 1 or not (union or one) else 0

@@ -166,10 +166,8 @@ def raised(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype | None
         test = Value(infix("<", power.code, 0), power.axes, "bool", "bool")
         arrays.fail_where(low, test, "IX505", "a whole number to a negative power is not whole", scope)
     axes = joined(values, scope.order)
-    helper = "power" if largest(low, expr, scope) <= LARGEST["i64"] else "checked_power"
-    if helper == "checked_power":
-        base, power = zero_where_removed(low, [base, power], scope)
-    code = call(low.text.helper(helper), aligned(base, axes).code, aligned(power, axes).code)
+    base, power = zero_where_removed(low, [base, power], scope)
+    code = call(low.text.helper("checked_power"), aligned(base, axes).code, aligned(power, axes).code)
     return Value(code, axes, "whole", dtype or "i64")
 
 
@@ -240,7 +238,7 @@ def reaching(ranges: tuple[ir.Range, ...], scope: Scope) -> Scope:
 
 def largest_in(low: Lowering, tensor: str) -> int:
     """The largest magnitude of the numbers of a tensor."""
-    if tensor in low.windows or tensor.endswith("'"):
+    if tensor.endswith("'"):
         return _LONGEST  # The end of a window is a place of an axis.
     given = low.tensors.get(tensor)
     if isinstance(given, ir.Input) and given.counts:

@@ -8,136 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.functions import FUNCTIONS
+from ..engine.dialects import dialect
+from ..engine.show.number_helpers import HELPERS as NUMBERS
 from ..ir.operations import Function, Spelling
 from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import FUSED, Target
 from .base import Text, Value
-from .code import ZERO, Attribute, Index, Name, Node, Prefix, call, infix, method
+from .code import ZERO, Attribute, Index, Name, Node, call, method
 from .numpy_ import NumPy
 from .numpy_helpers import HELPERS as _OTHERS
 from .torch_ import one_or_all
 
-# These need no more than NumPy's names, which JAX has too, and one of its own.
-_LARGEST_SO_FAR = ("np.maximum.accumulate", "jax.lax.cummax")
-_SHARED = """truncated as_whole fitting fitting_32 add subtract magnitude multiply power checked_power checked_sum
-checked_prod checked_cumsum checked_cumprod quotient padded pick argmax argmin running_argmax running_argmin""".split()
-
 HELPERS = {
-    **{name: row.jax.helper for name, row in FUNCTIONS.items() if row.jax.helper},
-    **{name: _OTHERS[name].replace(*_LARGEST_SO_FAR).replace("np.", "jnp.") for name in _SHARED},
-    "in_64_bits": '''
-def in_64_bits(function):
-    """Nothing is cut down to 32 bits here, whatever `jax_enable_x64` says. What is traced and has 64 bits needs it."""
-
-    @functools.wraps(function)
-    def wide(*arrays):
-        with jax.enable_x64(True):
-            return function(*arrays)
-
-    return wide
-''',
-    "check": '''
-def check(failed, code, message):
-    """Refuse where a test fails somewhere. While `jax.jit` or `jax.vmap` traces a call there are no values to test."""
-    try:
-        failed = bool(failed.any())
-    except jax.errors.TracerBoolConversionError:
-        return
-    if failed:
-        raise Refused(code, message)
-''',
-    "guarded_softmax": '''
-def guarded_softmax(x, kept, axis):
-    """Softmax over the points that are kept; all 0 where none is."""
-    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
-    return jnp.where(kept, jax.nn.softmax(jnp.where(kept, x, nothing), axis), 0)
-''',
-    "guarded_log_softmax": '''
-def guarded_log_softmax(x, kept, axis):
-    """The logarithm of softmax over the points that are kept; -inf for all others."""
-    nothing = jnp.where(kept.any(axis, keepdims=True), -math.inf, 0).astype(x.dtype)
-    return jnp.where(kept, jax.nn.log_softmax(jnp.where(kept, x, nothing), axis), -math.inf)
-''',
-    "windows": '''
-def windows(x, axis, count, length, step, dilation=1):
-    """So many windows of some length along one axis, each a step on; the places within go last, some way apart."""
-    if count == 0 or length == 0:
-        return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :], length), x.dtype)
-    places = np.arange(count)[:, None] * step + np.arange(length) * dilation
-    return jnp.moveaxis(jnp.take(x, places, axis), axis + 1, -1)
-''',
-    "scattered": '''
-def scattered(x, places, counts, kept=True):
-    """x added up at places along its first axes, in zeros. What is not kept, or has a place that is not there, is
-    added to a row that is then cut off."""
-    at = 0
-    for place, count in zip(places, counts):
-        kept = kept & (place >= 0) & (place < count)
-        at = at * count + place
-    rows, rest = math.prod(counts), x.shape[jnp.ndim(at) :]
-    at = jnp.where(kept, at, rows).ravel()
-    flat = x.reshape(at.size, math.prod(rest))
-    total = jnp.zeros((rows + 1, flat.shape[1]), x.dtype).at[at].add(flat)
-    return total[:rows].reshape(*counts, *rest)
-''',
-    "put": '''
-def put(x, axis, places, counts):
-    """x at places along new axes, which begin at this one, and 0 elsewhere. What has a place that is not there is
-    stored in a row that is then cut off."""
-    at, kept, rows = 0, True, math.prod(counts)
-    for place, count in zip(places, counts):
-        kept = kept & (place >= 0) & (place < count)
-        at = at * count + place
-    at = jnp.expand_dims(jnp.broadcast_to(jnp.where(kept, at, rows), x.shape), axis)
-    total = jnp.zeros((*x.shape[:axis], rows + 1, *x.shape[axis:]), x.dtype)
-    total = jnp.put_along_axis(total, at, jnp.expand_dims(x, axis), axis, inplace=False)
-    return total[(slice(None),) * axis + (slice(rows),)].reshape(*x.shape[:axis], *counts, *x.shape[axis:])
-''',
-    "rank": '''
-def rank(x, axis):
-    """The place of each number in decreasing order, the first of equal ones first and NaN last, by a stable sort."""
-    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
-    return jnp.argsort(order, axis).astype(jnp.int64)
-''',
-    "guarded_rank": '''
-def guarded_rank(x, kept, axis):
-    """The place of each number that is kept among those that are, in decreasing order, the first of equal ones first
-    and NaN last, by a stable sort; how many are kept for all others."""
-    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, axis, stable=True)
-    kept = jnp.take_along_axis(kept, order, axis)
-    place = jnp.where(kept, kept.astype(jnp.int64).cumsum(axis) - 1, kept.sum(axis, keepdims=True))
-    return jnp.take_along_axis(place, jnp.argsort(order, axis), axis).astype(jnp.int64)
-''',
-    "top": '''
-def top(x, count, axis):
-    """The places of so many numbers, the largest first, the first of equal ones first and NaN last; -1 where there are
-    no more."""
-    key = -x if jnp.issubdtype(x.dtype, jnp.floating) else ~x
-    order = jnp.argsort(key, axis, stable=True).swapaxes(axis, -1)[..., :count]
-    more = jnp.full((*order.shape[:-1], count - order.shape[-1]), -1)
-    return jnp.concatenate((order, more), -1).swapaxes(axis, -1).astype(jnp.int64)
-''',
-    "guarded_top": '''
-def guarded_top(x, kept, count, axis):
-    """The places of so many numbers that are kept, the largest first, the first of equal ones first and NaN last; -1
-    where there are no more."""
-    x, kept = x.swapaxes(axis, -1), kept.swapaxes(axis, -1)
-    order = jnp.argsort(-x if jnp.issubdtype(x.dtype, jnp.floating) else ~x, -1, stable=True)
-    left = jnp.argsort(~jnp.take_along_axis(kept, order, -1), -1, stable=True)
-    order = jnp.where(jnp.arange(x.shape[-1]) < kept.sum(-1, keepdims=True), jnp.take_along_axis(order, left, -1), -1)
-    more = jnp.full((*order.shape[:-1], max(0, count - order.shape[-1])), -1)
-    return jnp.concatenate((order[..., :count], more), -1).swapaxes(axis, -1).astype(jnp.int64)
-''',
-    "stacked": '''
-def stacked(rows, counts, axes, empty):
-    """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""
-    steps = [()]
-    for count in counts:
-        steps = [(*step, n) for step in steps for n in range(count)]
-    found = [rows.get(step if len(counts) > 1 else step[0], empty) for step in steps]
-    whole = jnp.stack(found) if found else jnp.zeros((0, *empty.shape), empty.dtype)
-    return jnp.moveaxis(whole.reshape(*counts, *empty.shape), tuple(range(len(counts))), axes)
+    **NUMBERS,
+    **dialect("jax").helpers,
+    "pick_some": _OTHERS["pick_some"].replace("np.", "jnp."),
+    "in_blocks": '''
+def in_blocks(turn, arrays, size, points, wholes, axes):
+    """The results of `turn(first, last, *arrays)`, which has some rows, for all `size` rows of so many points, along
+    these axes; where there is none, summed."""
+    rows = max(1, 2**20 // max(1, points))
+    turns = [turn(start, min(start + rows, size), *arrays) for start in range(0, max(1, size), rows)]
+    parts = zip(wholes, axes, zip(*turns))
+    return [whole + sum(some) if axis is None else jnp.concatenate(some, axis) for whole, axis, some in parts]
 ''',
     "unflatten": '''
 def unflatten(x, axis, shape):
@@ -203,15 +96,11 @@ class Jax(NumPy):
 
     target = Target("jax", frozenset((FUSED,)), builds_scores=True)
     module = "jnp"
-    header: tuple[str, ...] = ("import functools", "", "import jax", "import jax.numpy as jnp", "import numpy as np")
-    decorators: tuple[str, ...] = ("@in_64_bits",)
     helpers: Mapping[str, str] = HELPERS
 
-    has_devices = False
     has_bfloat16 = True
     rounds_once: frozenset[str] = frozenset()
     updates_in_place = False
-    fills_rows = False
     differentiates = True
     checks_in_graphs = True
     branches_on_scalars = False
@@ -222,14 +111,10 @@ class Jax(NumPy):
     refuses_falling_ranges = False
     reads_scalar_indices = False
     gathers_along_one_axis = False
-    takes_rows_apart = True
     flips_by_copying = True
     contracts_by_copying = False
     adds_products = False
-    convolves = False
-    recomputes_blocks = False
     streams_blocks = False
-    selects_largest = False
     attention: Name | None = None
 
     def spelling(self, row: Function) -> Spelling:
@@ -261,12 +146,6 @@ class Jax(NumPy):
             return method(value.code, op, where, dtype=self.dtype("i64"))
         return super().reduction(op, value, axes, text, empty)
 
-    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
-        return call(f"jax.nn.{op}", code, axis)
-
-    def unbind(self, code: Node, axis: int) -> Node:
-        return call("jnp.unstack", code, axis=axis)
-
     def flatten(self, code: Node, first: int, last: int) -> Node:
         return call("jax.lax.collapse", code, first, *([last + 1] if last != -1 else []))
 
@@ -276,22 +155,8 @@ class Jax(NumPy):
     def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
         return method(Index(Attribute(array, "at"), slots), "set", code)
 
-    def scalar(self, code: Node) -> Node:
-        return code
-
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         text.helper(name)
-
-    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
-        match op:
-            case "max" | "min":
-                return call(f"jax.lax.cum{op}", value.code, axis)
-            case "any":
-                return infix(">", method(value.code, "cumsum", axis, dtype=self.dtype("i64")), 0)
-            case "all":
-                return infix("==", method(Prefix("~", value.code), "cumsum", axis, dtype=self.dtype("i64")), 0)
-        dtype = {} if value.kind == "real" else {"dtype": self.dtype("i64")}
-        return method(value.code, f"cum{op}", axis, **dtype)
 
     def copy(self, code: Node) -> Node:
         return code

@@ -8,15 +8,11 @@ from dataclasses import field
 from typing import TypeAlias
 
 from ..ir import nodes as ir
-from ..ir.affine import Polynomial
 from ..ir.algebra.safety import Sides
 from ..ir.types import Coordinate, Dtype
-from ..plan.scans import Recurrence
-from ..plan.steps import Refusal, Step
+from ..plan.steps import Refusal
 from ..records import dataclass
 from .base import Text, Value
-from .code import Node
-from .layout import Block, Statement
 from .proofs import Prover, WindowProver
 from .scope import Place, Scope
 
@@ -30,53 +26,37 @@ Rule: TypeAlias = "Callable[[Lowering, ir.Expr, Scope], Value]"
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The table: `value` finds a value that is there already or has it computed, by the rule for its kind of node among
-    `nodes`; `define` writes the statements of a definition."""
+    `nodes`."""
 
     value: Rule
     nodes: Mapping[type[ir.Expr], Rule]
-    define: Callable[[Lowering, ir.Let], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor that is there: its variable. `starts` say where its axes begin, where that is not at 0.
-
-    While a recurrence computes it, it is `growing`; where `rows` are given, these axes are stepped, and the variable
-    is a dictionary of what is there so far, by step. Before the first of them so many are of zeros (`before`).
-    """
+    """A tensor that is there: its variable, which is a number where it is one of `python`."""
 
     variable: str
     dtype: Dtype | None
     python: bool = False
-    rows: tuple[int, ...] = ()
-    starts: tuple[ir.Expr, ...] = ()
-    growing: bool = False
-    before: int = 0
 
 
 @dataclass
 class Lowering:
     """The text of one function as it grows, and what is known of its variables.
 
-    Values: `known` are those that have a name already, `hoisted` those before the loops. `guarded` counts the values
-    that were computed under a guard and are valid only where it holds. While a guard itself is evaluated (`in_guard`),
+    Values: `known` are those that have a name already. `guarded` counts the values that were computed under a guard and
+    are valid only where it holds. While a guard itself is evaluated (`in_guard`),
     nothing is checked, and every read is safe. Reals are computed in the dtype `compute`; tensors that are `weak` take
     the dtype of what they are combined with.
 
-    Definitions: `steps` are those of the plan, by definition; `notes` are what the plan is told about each. An alias is
-    copied where it is `handed_out` (None: all are); `borrowed` are definitions that are an alias of something else.
-    While it is `quiet`, no definition is announced by its line.
-
-    Recurrences: `turning` are the loops around, outermost first: the variable of each, and whether it goes forward.
-    `done` are the tensors that have their row in this turn already.
+    Definitions: `notes` are what the plan is told about each.
 
     Tiles: where `unbounded` is given, some coordinates run over a window of their points, and these are their whole
     ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
-    is stored in 16 bits. `windows` are the names of the first row of a block of rows, and of the one beyond its last;
-    it has `room` for so many points, where that is not 0.
+    is stored in 16 bits.
 
-    The module around: `functions` are those of tiles, `inner` their statements, `kernels` the names that are used of
-    each file of kernels.
+    The module around: `functions` are those of tiles, `kernels` the names that are used of each file of kernels.
     """
 
     text: Text
@@ -86,14 +66,9 @@ class Lowering:
     sizes: dict[Coordinate, str] = field(default_factory=dict)
     compute: Dtype = "f64"
     known: dict[object, Value] = field(default_factory=dict)
-    isolate: bool = False
-    room: int = 0
     label: str = "x"
-    leads: dict[Coordinate, str] = field(default_factory=dict)
-    unpacked: set[str] = field(default_factory=set)
     guarded: int = 0
     magnitudes: dict[str, int] = field(default_factory=dict)
-    hoisted: dict[object, Value] = field(default_factory=dict)
     removable: dict[str, bool] = field(default_factory=dict)
     infinite: dict[str, Sides] = field(default_factory=dict)
     undefined: dict[str, bool] = field(default_factory=dict)
@@ -104,21 +79,10 @@ class Lowering:
     notes: dict[str, dict[Note, None]] = field(default_factory=dict)
     weak: frozenset[str] = frozenset()
     dtypes: dict[str, Dtype] = field(default_factory=dict)
-    steps: dict[str, Step] = field(default_factory=dict)
-    handed_out: frozenset[str] | None = None
-    borrowed: set[str] = field(default_factory=set)
-    quiet: bool = False
-    recurrences: dict[str, Recurrence] = field(default_factory=dict)
-    turning: list[tuple[Node, bool]] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
-    whole_names: dict[str, str] = field(default_factory=dict)
-    most: dict[Node, Polynomial | None] = field(default_factory=dict)
     unbounded: dict[Coordinate, Place] | None = None
     pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
     widens: bool = False
-    windows: set[str] = field(default_factory=set)
     functions: list[str] = field(default_factory=list)
-    inner: list[Statement] = field(default_factory=list)
     kernels: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -138,10 +102,6 @@ class Lowering:
         """The same, computed here, by the rule for its kind of node."""
         return self.rules.nodes[type(expr)](self, expr, scope)
 
-    def define(self, let: ir.Let) -> None:
-        """Write the statements of a definition."""
-        self.rules.define(self, let)
-
     # ------------------------------------------------------------ where it is written
 
     @contextmanager
@@ -150,16 +110,7 @@ class Lowering:
         known = dict(self.known)
         with self.text.indented():
             yield
-        self.known = {**known, **self.hoisted}
-
-    @contextmanager
-    def outside_loops(self) -> Iterator[Block]:
-        """Emit before the loops, with only the values that are known there."""
-        inside, self.known = self.known, dict(self.hoisted)
-        with self.text.ahead() as ahead:
-            yield ahead
-        self.hoisted = self.known
-        self.known = {**inside, **self.hoisted}
+        self.known = known
 
     @contextmanager
     def labelled(self, label: str) -> Iterator[None]:

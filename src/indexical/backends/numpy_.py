@@ -8,9 +8,9 @@ from functools import reduce
 
 from ..ir.functions import FUNCTIONS
 from ..ir.operations import Function, Spelling
-from ..ir.types import NUMPY_NAMES, Dtype, Kind
+from ..ir.types import NUMPY_NAMES, Dtype
 from ..plan.target import CHUNKS, STREAM, Target
-from .base import Text, Value, number_of
+from .base import Text, Value
 from .code import ALL, ZERO, Attribute, Name, Node, Part, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS
 from .torch_ import ZEROS, one_or_all
@@ -21,15 +21,11 @@ class NumPy:
 
     target = Target("numpy", frozenset((STREAM, CHUNKS)))
     module = "np"
-    header: tuple[str, ...] = ("import numpy as np",)
-    decorators: tuple[str, ...] = ('@np.errstate(all="ignore")',)
     helpers: Mapping[str, str] = HELPERS
 
-    has_devices = False
     has_bfloat16 = False
     rounds_once: frozenset[str] = frozenset()
     updates_in_place = True
-    fills_rows = True
     differentiates = False
     checks_in_graphs = False
     branches_on_scalars = True
@@ -40,14 +36,10 @@ class NumPy:
     refuses_falling_ranges = False
     reads_scalar_indices = False
     gathers_along_one_axis = False
-    takes_rows_apart = False
     flips_by_copying = False
     contracts_by_copying = False
     adds_products = False
-    convolves = False
-    recomputes_blocks = False
     streams_blocks = True
-    selects_largest = False
     attention: Name | None = None
 
     def call(self, name: str, *arguments: Part, **keywords: Part) -> Node:
@@ -82,12 +74,6 @@ class NumPy:
 
     def array(self, code: Node, dtype: Dtype) -> Node:
         return call("np.array", code, self.dtype(dtype))
-
-    def taken_scalar(self, code: Node, dtype: Dtype | None, kind: Kind, text: Text) -> Node:
-        if dtype is None:
-            return number_of(code, kind, text)
-        array = self.call("asarray", code, self.dtype(dtype))
-        return call(text.helper("round_bf16"), array) if dtype == "bf16" and not self.has_bfloat16 else array
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:
@@ -131,18 +117,12 @@ class NumPy:
         info = self.call("iinfo", self.dtype(value.dtype or "i64"))
         return Attribute(info, "min" if op == "max" else "max")
 
-    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
-        return call(text.helper(op), code, axis)
-
     def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
         """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
         return call(f"{self.module}.fmod" if op == "%" else text.helper("quotient"), a.code, b.code)
 
     def stack(self, rows: Node, axis: int) -> Node:
         return self.call("stack", rows, *([axis] if axis else []))
-
-    def unbind(self, code: Node, axis: int) -> Node:
-        raise AssertionError("rows are sliced")
 
     def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
         return self.call("concatenate", parts, *([axis] if axis else []))
@@ -156,17 +136,11 @@ class NumPy:
     def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
         raise AssertionError("arrays are updated in place")
 
-    def scalar(self, code: Node) -> Node:
-        return call("np.asarray", code)
-
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         kernels.setdefault("numpy_scan", set()).add(name)
 
-    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
-        if op in ("sum", "prod"):
-            return method(value.code, f"cum{op}", axis)
-        function = {"max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}[op]
-        return call(f"np.{function}.accumulate", value.code, axis)
+    def blocks(self, kernels: dict[str, set[str]], text: Text) -> str:
+        return text.helper("in_blocks")
 
     def copy(self, code: Node) -> Node:
         return method(code, "copy")

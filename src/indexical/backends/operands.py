@@ -44,7 +44,7 @@ def frame_of(let: ir.Let, attend: Attend) -> Frame:
     batch = tuple(
         axis.coordinate for axis in let.axes if axis.coordinate != row and axis.coordinate not in layout.carry
     )
-    scope = clauses.scope_of(let.clauses[0], {})
+    scope = clauses.scope_of(let.clauses[0])
     key = attend.attention.key
     scope = scope.binding(key, key_place(let, key))
     for range in attend.scores.dot.compared if attend.scores.dot is not None else ():

@@ -92,7 +92,7 @@ class Prover:
         if isinstance(index, ir.Coord):
             place = scope.places[index.coordinate]
             from_zero = isinstance(place.start, ir.Const) and place.start.value >= 0
-            if place.step is None and (self.is_measured(place, extent) or (place.stop == extent and from_zero)):
+            if self.is_measured(place, extent) or (place.stop == extent and from_zero):
                 return True
         trail = scope.trail if guarded else scope.box
         found = self._place(index)
@@ -147,7 +147,7 @@ class Prover:
         """The scope with its conditions put in terms of `own` coordinates alone: they hold exactly where, for some
         point of all others, the conditions hold. Where that takes more than arithmetic it is asked by an `any`, or,
         if nothing `opaque` is wanted, the scope stays as it is."""
-        kept = {*own, *(c for c, place in scope.places.items() if place.step is not None or place.within is not None)}
+        kept = {*own, *(c for c, place in scope.places.items() if place.within is not None)}
         facts: list[ir.Expr] = []
         for condition, holds in scope.conditions():
             facts += conjuncts(condition, holds, look_through(self.lets))

@@ -1,4 +1,4 @@
-"""Reads of tensors: of arrays, of what a recurrence has computed so far, of the windows of a tile."""
+"""Reads of tensors: of arrays, of the windows of a tile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.types import SHORT, STORED_ONLY
-from . import arrays, indexing, recurrent_rows
+from . import arrays, indexing
 from .base import Value
 from .code import Name
 from .lowering import Lowering
@@ -38,11 +38,4 @@ def _stored(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
     extents = [axis.extent for axis in low.tensors[expr.tensor].axes]
     indices = list(expr.indices)
     message = f"an index of `{expr.tensor}` is out of bounds"
-    for number, start in enumerate(stored.starts):
-        indices[number] = indexing.minus(indices[number], start)
-        extents[number] = indexing.minus(extents[number], start)
-    if stored.growing:
-        low.guarded += bool(scope.conditions())
-    if stored.rows:
-        return recurrent_rows.read_rows(low, expr.tensor, stored, base, indices, extents, message, scope)
     return indexing.at(low, base, indices, extents, message, scope)

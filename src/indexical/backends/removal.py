@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.safety import infinities
 from ..ir.operations import REALS
@@ -74,28 +73,15 @@ def removal_condition(low: Lowering, expr: ir.Expr) -> ir.Expr | None:
 
 
 def removal_of_read(low: Lowering, read: ir.Read) -> ir.Expr | None:
-    """The guard of a definition and the removal of its body, at the indices of a read; where that cannot be
-    written down, the mask that stands beside the definition, if there is one."""
+    """The guard of a definition and the removal of its body, at the indices of a read, where that can be written
+    down."""
     if not may_be_removed(low, read):
         return None
     let = low.lets[read.tensor]
-    beside = mask_name(let.name)
-    if beside in low.stored:
-        return build.read(beside, read.indices, "bool", read.span)
-    condition = None if let.name in low.recurrent else clause_removal(low, let.clauses[0])
+    condition = None if let.name in low.recurrent else removal_of(let.clauses[0], partial(removal_of_read, low))
     if condition is None or not is_written(let, condition):
         return None
     return at(let.clauses[0], condition, read.indices)
-
-
-def clause_removal(low: Lowering, clause: ir.Clause) -> ir.Expr | None:
-    """The condition under which a point of a clause is removed."""
-    return removal_of(clause, partial(removal_of_read, low))
-
-
-def mask_name(tensor: str) -> str:
-    """The name of the mask that stands beside a definition. No definition is called so."""
-    return f"{tensor} removed"
 
 
 def is_written(let: ir.Let, condition: ir.Expr | None) -> bool:

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..ir import nodes as ir
-from . import attention, branches, indexing, normalizers, reads, reductions, reuse, selection
+from . import branches, elementwise, indexing, reads, reductions, reuse
 from .lowering import Rules
 
-# Constants, sizes and coordinates are no arrays: `reuse.value` writes them down where they stand.
+# A normaliser is no part of a kernel: it is an operation, of which a kernel reads the array. Constants, sizes and
+# coordinates are no arrays: `reuse.value` writes them down where they stand.
 _NODES: Mapping[type[ir.Expr], Any] = {
     ir.Read: reads.read,
     ir.Array: indexing.figures,
-    ir.Map: selection.apply,
+    ir.Map: elementwise.apply,
     ir.Select: branches.select,
     ir.Reduce: reductions.reduce,
-    ir.Normalize: normalizers.normalize,
 }
 
-RULES = Rules(reuse.value, _NODES, attention.define)
+RULES = Rules(reuse.value, _NODES)

@@ -10,21 +10,20 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate, Dtype, Kind
 from ..plan.linear import Linear
 from ..plan.scans import Scan
-from . import arrays, clauses, recurrent_rows, sizes
+from . import arrays, clauses, sizes
 from .base import Value
 from .code import ALL, NONE, ZERO, Dict, Index, Name, Node, Slice, Tuple, call, method, node
 from .lowering import Lowering, Stored
 from .values import sliced
 
 
-def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
-    """One definition, all its steps at once."""
+def scan(low: Lowering, let: ir.Let, scan: Scan, last: bool) -> None:
+    """One definition, all its steps at once; or the last of them by its number."""
     clauses.begin(low, let)
     variable = low.text.fresh(let.name)
     shares = scan_order(low, let, scan)
     found = filled_operands(low, let, scan) if shares is None else parted(low, let, scan, shares)
     start, times, plus, kept = found
-    last = recurrent_rows.steps_kept(low, let) is not None
     if scan.is_sum and shares is not None:
         code = running_sum(low, start, plus, scan, last)
     else:
@@ -45,7 +44,7 @@ def scan(low: Lowering, let: ir.Let, scan: Scan) -> None:
     extent = let.axes[scan.axis].extent
     end = sizes.number(low, build.apply("-", (extent, build.whole(1, let.span)), "whole", let.span))
     low.text.update(rows, Dict(((end if scan.forward else ZERO, value.code),)))
-    low.stored[let.name] = Stored(rows, dtype, rows=(scan.axis,))
+    low.stored[let.name] = Stored(rows, dtype)
 
 
 def running_sum(low: Lowering, start: Node, plus: Node, scan: Scan, last: bool) -> Node:
@@ -126,7 +125,7 @@ def beginning(low: Lowering, let: ir.Let, scan: Scan, first: Sequence[int]) -> N
 
 def computed_part(low: Lowering, let: ir.Let, clause: ir.Clause, expr: ir.Expr | None) -> Value:
     """A part of a clause at all its points, in the dtype that is computed in."""
-    scope = clauses.scope_of(clause, {})
+    scope = clauses.scope_of(clause)
     axes = scope.sort(scope.places)
     value = None if expr is None else part_value(low, let, clause, expr, "real")
     if value is None or value.python:
@@ -148,7 +147,7 @@ def factor_of(low: Lowering, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind
 def part_value(low: Lowering, let: ir.Let, clause: ir.Clause, expr: ir.Expr, kind: Kind) -> Value:
     part = replace(clause, body=expr, guard=None)
     home = let if kind == "real" else replace(let, kind="bool")
-    value = clauses.clause_value(low, home, part, {})
+    value = clauses.clause_value(low, home, part)
     if kind == "bool" or value.python or value.dtype == low.compute:
         return value
     return arrays.cast_to(low, value, low.compute)
@@ -180,13 +179,13 @@ def put_together(low: Lowering, let: ir.Let, scan: Scan, label: str, parts: Sequ
             continue
         value = part_value(low, let, clause, part, kind)
         code = value.code if value.python else among(low, value, clause)
-        low.text.store(variable, clauses.slots(low, let, clause, ()), code)
+        low.text.store(variable, clauses.slots(low, let, clause), code)
     return Name(variable)
 
 
 def among(low: Lowering, value: Value, clause: ir.Clause) -> Node:
     """A value as it is put into the slots of a clause."""
-    scope = clauses.scope_of(clause, {})
+    scope = clauses.scope_of(clause)
     axes = scope.sort(scope.places)
     return placed_among(arrays.in_order(low, value, axes), axes)
 

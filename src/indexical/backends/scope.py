@@ -10,24 +10,19 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import extreme
 from ..ir.context import Trail
-from ..ir.prove import conjuncts, no_definitions
 from ..ir.types import Coordinate
-from ..ir.walk import fresh, substitute
 from ..records import dataclass
-from .code import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A coordinate that runs from `start` up to `stop`, both free of coordinates; or, in a loop, one that has
-    the value `step`. `within` holds where the coordinate is inside a range that depends on
-    others. `measured` says that its size is that of every axis it indexes bare."""
+    """A coordinate that runs from `start` up to `stop`, both free of coordinates. `within` holds where it is inside a
+    range that depends on others. `measured` says that its size is that of every axis it indexes bare."""
 
     start: ir.Expr
     stop: ir.Expr
     measured: bool
     within: ir.Expr | None = None
-    step: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -53,26 +48,20 @@ class Scope:
     @cached_property
     def box(self) -> Trail:
         """The facts wherever the emitted code computes: coordinates within their bounds, and tested conditions."""
-        ranges = {step.coordinate: step for step in self.trail if isinstance(step, ir.Range)}
         result: list[ir.Range | tuple[ir.Expr, bool]] = []
         for coordinate, place in self.places.items():
-            if place.step is None:
-                result.append(ir.Range(coordinate, place.start, place.stop, True, place.start.span))
-            elif coordinate in ranges:
-                result.append(ranges[coordinate])
+            result.append(ir.Range(coordinate, place.start, place.stop, True, place.start.span))
         return (*result, *self.tested)
 
     @cached_property
     def standing(self) -> Trail:
-        """The facts that hold whether or not coordinates have points: the ranges of steps, and tested conditions."""
-        return tuple(
-            step for step in self.box if not isinstance(step, ir.Range) or self.places[step.coordinate].step is not None
-        )
+        """The facts that hold whether or not coordinates have points: tested conditions."""
+        return self.tested
 
     def sort(self, coordinates: Iterable[Coordinate]) -> tuple[Coordinate, ...]:
-        """Coordinates in the order of axes, without those that a loop steps."""
+        """Coordinates in the order of axes."""
         wanted = set(coordinates)
-        return tuple(c for c, place in self.places.items() if c in wanted and place.step is None)
+        return tuple(c for c in self.places if c in wanted)
 
     def binding(self, range: ir.Range, place: Place) -> Scope:
         places, trail = {**self.places, range.coordinate: place}, (*self.trail, range)
@@ -102,56 +91,12 @@ class Scope:
         ranges = tuple(step for step in self.trail if isinstance(step, ir.Range))
         return replace(self, trail=(*ranges, *self.tested))
 
-    def moving(self, coordinate: Coordinate) -> Scope:
-        """The same, with a coordinate that a loop steps running over all its points again."""
-        place = replace(self.places[coordinate], step=None)
-        tested = tuple(step for step in self.tested if not _speaks_of(step, coordinate))
-        return Scope({**self.places, coordinate: place}, self.trail, tested, self._asked_beside(coordinate))
-
-    def along(self, expr: ir.Normalize) -> Scope:
-        """Inside a normaliser, which binds its coordinate anew. What holds of it outside says only that a row is
-        evaluated where some point of it is asked for; a running sum, that such a point comes later."""
-        trail: list[ir.Range | tuple[ir.Expr, bool]] = []
-        asked: list[ir.Expr] = []
-        for step in self.trail:
-            if isinstance(step, ir.Range) or not _speaks_of(step, expr.coordinate):
-                trail.append(step)
-                continue
-            for fact in conjuncts(*step, no_definitions):
-                if expr.coordinate in fact.type.coordinates:
-                    asked.append(fact)
-                else:
-                    trail.append((fact, True))
-        if asked:
-            trail.append((self._asked(expr, asked), True))
-        return replace(self, trail=tuple(trail), asked=self._asked_beside(expr.coordinate))
-
-    def _asked(self, expr: ir.Normalize, conditions: list[ir.Expr]) -> ir.Expr:
-        """Whether some point of a row is asked for."""
-        place = self.places[expr.coordinate]
-        other = fresh(expr.coordinate, {c.name for c in self.places})
-        point = build.coord(other, expr.span)
-        wanted = build.conjunction((*conditions, None if expr.op == "rank" else expr.guard))
-        assert wanted is not None
-        found = substitute(wanted, {expr.coordinate: point})
-        if expr.op == "cumsum":
-            later = build.apply("<=", (build.coord(expr.coordinate, expr.span), point), "bool", expr.span)
-            found = build.apply("&&", (later, found), "bool", expr.span)
-        range = ir.Range(other, place.start, place.stop, True, expr.span)
-        return build.reduce("any", (range,), found, None, "bool", expr.span)
-
-
-def _speaks_of(step: ir.Range | tuple[ir.Expr, bool], coordinate: Coordinate) -> bool:
-    return not isinstance(step, ir.Range) and coordinate in step[0].type.coordinates
-
-
 def static_bounds(range: ir.Range, scope: Scope) -> tuple[ir.Expr, ir.Expr] | None:
     """Bounds of a range that depends on other coordinates, wide enough for all of them; None where that takes
     more than arithmetic."""
     ends: dict[Coordinate, tuple[ir.Expr, ir.Expr]] = {}
     for coordinate, place in scope.places.items():
-        if place.step is None:
-            last = build.apply("-", (place.stop, build.whole(1, range.span)), "whole", range.span)
-            ends[coordinate] = place.start, last
+        last = build.apply("-", (place.stop, build.whole(1, range.span)), "whole", range.span)
+        ends[coordinate] = place.start, last
     lower, upper = extreme(range.lower, ends, least=True), extreme(range.upper, ends, least=False)
     return None if lower is None or upper is None else (lower, upper)

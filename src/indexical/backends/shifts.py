@@ -14,22 +14,19 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import expression, of_atom, polynomial
 from ..ir.algebra.factors import factors_of
+from ..ir.context import Trail
 from ..ir.types import Coordinate
-from ..ir.walk import Inexpressible, substitute
-from ..plan.strides import Strided, find
-from . import arrays, binding, scatter, sizes, views
+from ..ir.walk import Inexpressible, substitute, walk
+from . import binding, indexing, views
 from .base import Value
-from .code import ALL, ZERO, Node, Slice, call, infix, method
 from .lowering import Lowering
-from .scatter import substituted_trail
-from .scope import Place, Scope
-from .values import sliced
+from .scope import Scope
 
 
 def counted_down(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     """The sum with those coordinates counted from their last point to their first by which more windows run
     backward than forward; None where there are none. One that survives is turned around in the end."""
-    if expr.op not in ("sum", "mean") or expr.type.kind != "real":
+    if expr.op != "sum" or expr.type.kind != "real":
         return None
     inner = plain_scope(low, expr, scope)
     if inner is None:
@@ -38,7 +35,7 @@ def counted_down(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
     chosen = [c for c in inner.places if backward[c] > 0 and is_turnable(low, c, expr, inner)]
     if not chosen:
         return None
-    scatter.check_bare(low, expr, tuple(chosen), inner)
+    check_bare(low, expr, tuple(chosen), inner)
     values: dict[Coordinate, ir.Expr] = {}
     for c in chosen:
         place = inner.places[c]
@@ -61,9 +58,7 @@ def is_turnable(low: Lowering, coordinate: Coordinate, expr: ir.Reduce, inner: S
     """Whether a coordinate may be counted the other way. Where a library flips an axis at no cost, one that
     survives is left as it is."""
     place = inner.places[coordinate]
-    if place.step is not None or place.within is not None:
-        return False
-    return coordinate in expr.coordinates or low.text.dialect.flips_by_copying
+    return place.within is None and (coordinate in expr.coordinates or low.text.dialect.flips_by_copying)
 
 
 def plain_scope(low: Lowering, expr: ir.Reduce, scope: Scope) -> Scope | None:
@@ -92,74 +87,6 @@ def backward_windows(low: Lowering, expr: ir.Reduce, inner: Scope) -> Counter[Co
     return result
 
 
-# ------------------------------------------------------------------ remainders
-
-
-def by_remainders(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value | None:
-    """The sum for each remainder on its own, where a condition such as `(n - k) % 2 == 0` selects one: nothing is
-    multiplied that the condition would remove. None where no condition does."""
-    bounds = {
-        c: (place.start, place.stop)
-        for c, place in scope.places.items()
-        if c in expr.type.coordinates and place.step is None and place.within is None
-    }
-    found = find(expr, bounds)
-    if found is None:
-        return None
-    try:
-        inner = remainder_scope(found, scope)
-    except Inexpressible:
-        return None
-    low.tell(f"one sum for each remainder of `{found.target}`: nothing is multiplied that leaves another")
-    outside = binding.bind(low, expr.ranges, scope)
-    gone = expr.coordinates - {range.coordinate for range in found.sum.ranges}
-    scatter.check_bare(low, expr, (found.target, *gone), outside)
-    value = arrays.as_array(low, low.value(found.sum, inner))
-    pair = (found.high.coordinate, found.low.coordinate)
-    axes = inner.sort({*value.axes, *pair})
-    value = low.text.short(arrays.broadcast(low, value, axes, inner), low.label)
-    return rejoined(low, value, found, inner, scope)
-
-
-def remainder_scope(found: Strided, scope: Scope) -> Scope:
-    """The scope with two coordinates in the place of one. What holds of the one holds of what they make up."""
-    values = {found.target: found.value}
-    places: dict[Coordinate, Place] = {}
-    for c, place in scope.places.items():
-        if c == found.target:
-            for range in (found.high, found.low):
-                places[range.coordinate] = Place(range.lower, range.upper, False)
-        else:
-            inside = None if place.within is None else substitute(place.within, values)
-            places[c] = replace(place, within=inside)
-    there = scope.places[found.target]
-    present = build.conjunction(
-        (
-            build.apply("<=", (there.start, found.value), "bool", found.value.span),
-            build.apply("<", (found.value, there.stop), "bool", found.value.span),
-        )
-    )
-    assert present is not None
-    plain, moved = substituted_trail(scope.trail, values)
-    trail = (*plain, found.high, found.low, (present, True), *moved)
-    return Scope(places, trail, scope.tested)
-
-
-def rejoined(low: Lowering, value: Value, found: Strided, inner: Scope, scope: Scope) -> Value:
-    """High and low as one axis again, of which there are just the points of the target."""
-    major, minor = found.high.coordinate, found.low.coordinate
-    at = value.axes.index(major)
-    lengths = [sizes.length(low, c, inner) for c in value.axes if c != minor]
-    lengths[at] = infix("*", sizes.length(low, minor, inner), sizes.length(low, major, inner))
-    start = sizes.plain_number(low, found.shift, scope).code
-    stop = sizes.plain_number(low, found.shift + polynomial(scope.places[found.target].stop), scope).code
-    if sizes.may_be_reversed(low, found.target, scope):
-        stop = call("max", start, stop)
-    slots: list[Node] = [*[ALL] * at, Slice(None if start == ZERO else start, stop)]
-    axes = tuple(found.target if c == major else c for c in value.axes if c != minor)
-    return value.but(sliced(method(value.code, "reshape", *lengths), slots), axes=axes)
-
-
 def turned_scope(scope: Scope, values: Mapping[Coordinate, ir.Expr]) -> Scope:
     """The scope with coordinates counted the other way: what holds of one point holds of that in its place."""
     if not values:
@@ -171,3 +98,33 @@ def turned_scope(scope: Scope, values: Mapping[Coordinate, ir.Expr]) -> Scope:
     ranges = tuple(step for step in scope.trail if isinstance(step, ir.Range) and step.coordinate in values)
     plain, moved = substituted_trail(scope.trail, values)
     return Scope(places, (*ranges, *plain, *moved), scope.tested)
+
+
+def check_bare(low: Lowering, expr: ir.Expr, coordinates: tuple[Coordinate, ...], scope: Scope) -> None:
+    """A coordinate that is about to be replaced still has the size of every axis that it indexes bare."""
+    for part in walk(expr):
+        if not isinstance(part, ir.Read) or not part.indices:
+            continue
+        for index, axis in zip(part.indices, low.tensors[part.tensor].axes, strict=True):
+            # Values of a tile that pass for tensors are of no stated length.
+            stated = axis.extent != build.whole(0, expr.span)
+            if isinstance(index, ir.Coord) and index.coordinate in coordinates and stated:
+                indexing.check_agreement(low, indexing.AxisIndex(index, axis.extent, None), scope)
+
+
+def substituted_trail(trail: Trail, values: Mapping[Coordinate, ir.Expr]) -> tuple[Trail, Trail]:
+    """Split a trail: the part without some coordinates, and the rest with values in their place."""
+    plain: list[ir.Range | tuple[ir.Expr, bool]] = []
+    moved: list[ir.Range | tuple[ir.Expr, bool]] = []
+    for step in trail:
+        if isinstance(step, ir.Range):
+            if step.coordinate in values:
+                continue
+            lower, upper = (substitute(bound, values) for bound in (step.lower, step.upper))
+            same = (lower, upper) == (step.lower, step.upper)
+            (plain if same else moved).append(replace(step, lower=lower, upper=upper))
+        elif step[0].type.coordinates.isdisjoint(values):
+            plain.append(step)
+        else:
+            moved.append((substitute(step[0], values), step[1]))
+    return tuple(plain), tuple(moved)

@@ -53,11 +53,7 @@ def _term(low: Lowering, monomial: Monomial, factor: int, scope: Scope | None) -
 
 def _leaf(low: Lowering, atom: Coordinate | ir.Expr, scope: Scope | None) -> Node:
     """The code of an atom of a polynomial."""
-    if isinstance(atom, Coordinate):
-        assert scope is not None
-        step = scope.places[atom].step
-        assert step is not None, f"`{atom}` is no plain number here"
-        return step
+    assert not isinstance(atom, Coordinate), f"`{atom}` is no plain number here"
     match atom:
         case ir.Size(coordinate):
             return Name(low.sizes[coordinate])

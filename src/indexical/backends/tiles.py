@@ -103,7 +103,7 @@ class Tile:
         text = inside or Checked(outer.text.dialect, helpers=outer.text.helpers)
         text.taken |= outer.text.taken
         text.reserved = outer.text.reserved
-        scope = clauses.scope_of(self.let.clauses[0], {})
+        scope = clauses.scope_of(self.let.clauses[0])
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
         low = Lowering(text, outer.program, outer.rules, dtypes=outer.dtypes, unbounded=whole, weak=outer.weak)
@@ -159,7 +159,6 @@ class Tile:
             self.measured(names)
         for function, names in zip(functions, used, strict=True):
             statements = function.statements(self.preamble(names))
-            self.outer.inner += statements
             self.outer.functions.append(function.shown(statements))
         self.arguments = self.handed()
 
@@ -183,7 +182,7 @@ class Tile:
         wanted = {c: variable for c, variable in self.outer.sizes.items() if variable in used}
         found: dict[str, Node] = {}
         for name in [*self.names, *tensors]:
-            if name not in self.outer.stored or self.outer.stored[name].rows:
+            if name not in self.outer.stored:
                 continue
             array = self.arrives(name, self.outer.stored[name]).variable
             for n, axis in enumerate(tensors[name].axes):
@@ -198,7 +197,7 @@ class Tile:
         """Hand over what a function mentions though neither bias nor mask reads it: what counts a range, and what a
         guard is made of that keeps an index in bounds."""
         for name, stored in self.outer.stored.items():
-            if self.arrives(name, stored).variable in used and name not in self.names and not stored.rows:
+            if self.arrives(name, stored).variable in used and name not in self.names:
                 self.names.append(name)
 
     def handed(self) -> list[Node]:
@@ -261,7 +260,7 @@ class Tile:
         opening = Text(self.outer.text.dialect)
         counts = [("b0", "b1", "batch"), ("h0", "h1", "head")][2 - len(self.batch) :]
         for (start, stop, given), coordinate in zip(counts, self.batch, strict=True):
-            place = clauses.scope_of(self.let.clauses[0], {}).places[coordinate]
+            place = clauses.scope_of(self.let.clauses[0]).places[coordinate]
             if used & {start, stop}:
                 opening.unpack(
                     [start, stop, "_"], method(given, "indices", sizes.unnamed_number(self.outer, place.stop))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.functions import FUNCTIONS
-from ..ir.types import LIBRARY_NAMES, Dtype, Kind
+from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import (
     BACKWARD,
     CHUNKS,
@@ -20,8 +20,8 @@ from ..plan.target import (
     TRITON,
     Target,
 )
-from .base import Text, Value, number_of
-from .code import ZERO, Name, Node, Number, Part, Prefix, Tuple, call, fill, infix, method, spelled
+from .base import Text, Value
+from .code import ZERO, Name, Node, Number, Part, Tuple, call, fill, infix, method, spelled
 from .torch_helpers import HELPERS
 
 
@@ -33,15 +33,11 @@ class Torch:
         frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, TOTALS, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY)),
     )
     module = "torch"
-    header: tuple[str, ...] = ("import torch",)
-    decorators: tuple[str, ...] = ()
     helpers: Mapping[str, str] = HELPERS
 
-    has_devices = True
     has_bfloat16 = True
     rounds_once = frozenset((*"+-*/", *(name for name, row in FUNCTIONS.items() if row.torch.once)))
     updates_in_place = True
-    fills_rows = False
     differentiates = True
     checks_in_graphs = True
     branches_on_scalars = False
@@ -52,14 +48,10 @@ class Torch:
     refuses_falling_ranges = True
     reads_scalar_indices = True
     gathers_along_one_axis = True
-    takes_rows_apart = True
     flips_by_copying = True
     contracts_by_copying = True
     adds_products = True
-    convolves = True
-    recomputes_blocks = True
     streams_blocks = False
-    selects_largest = True
     attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")
 
     def dtype(self, dtype: Dtype) -> Node:
@@ -89,11 +81,6 @@ class Torch:
 
     def array(self, code: Node, dtype: Dtype) -> Node:
         return call("torch.tensor", code, dtype=self.dtype(dtype), device="device")
-
-    def taken_scalar(self, code: Node, dtype: Dtype | None, kind: Kind, text: Text) -> Node:
-        if dtype is None:
-            return number_of(code, kind, text)
-        return call(text.helper("as_scalar"), code, self.dtype(dtype), "device")
 
     def full(self, shape: Node, code: Node, dtype: Dtype) -> Node:
         if code in ZEROS:
@@ -153,9 +140,6 @@ class Torch:
                 return result
         return method(value.code, op, where)
 
-    def softmax(self, op: str, code: Node, axis: int, text: Text) -> Node:
-        return call(f"torch.{op}", code, axis)
-
     def divide(self, op: str, a: Value, b: Value, safe: bool, text: Text) -> Node:
         """Whole division, truncated toward zero. Where it is not safe, a guard removes what is divided by zero."""
         by = b.code if safe else call("torch.where", infix("==", b.code, 0), 1, b.code)
@@ -165,9 +149,6 @@ class Torch:
 
     def stack(self, rows: Node, axis: int) -> Node:
         return call("torch.stack", rows) if axis == 0 else call("torch.stack", rows, axis)
-
-    def unbind(self, code: Node, axis: int) -> Node:
-        return method(code, "unbind", axis)
 
     def concatenate(self, parts: tuple[Node, ...], axis: int) -> Node:
         return call("torch.cat", parts, *([axis] if axis else []))
@@ -181,21 +162,12 @@ class Torch:
     def store(self, array: Node, slots: tuple[Node, ...], code: Node) -> Node:
         raise AssertionError("tensors are updated in place")
 
-    def scalar(self, code: Node) -> Node:
-        return code
-
     def scan(self, name: str, kernels: dict[str, set[str]], text: Text) -> None:
         kernels.setdefault("torch_scan", set()).add(name)
 
-    def running(self, op: str, value: Value, axis: int, text: Text) -> Node:
-        match op:
-            case "max" | "min":
-                return call(text.helper(f"running_{op}"), value.code, axis)
-            case "any":
-                return infix(">", method(value.code, "cumsum", axis), 0)
-            case "all":
-                return infix("==", method(Prefix("~", value.code), "cumsum", axis), 0)
-        return method(value.code, f"cum{op}", axis)
+    def blocks(self, kernels: dict[str, set[str]], text: Text) -> str:
+        kernels.setdefault("torch_rows", set()).add("in_blocks")
+        return "in_blocks"
 
     def copy(self, code: Node) -> Node:
         return method(code, "clone")

@@ -47,7 +47,7 @@ class Access:
 
 def access(low: Lowering, index: ir.Expr, scope: Scope) -> Access | None:
     """An index as a view; None where it has to be gathered."""
-    if isinstance(index, ir.Coord) and scope.places[index.coordinate].step is None:
+    if isinstance(index, ir.Coord):
         place = scope.places[index.coordinate]
         return Access("run", (index.coordinate,), polynomial(place.start), polynomial(place.stop), number(1))
     found = affine(low, index, scope)
@@ -64,12 +64,12 @@ def access(low: Lowering, index: ir.Expr, scope: Scope) -> Access | None:
 def affine(
     low: Lowering, index: ir.Expr, scope: Scope
 ) -> tuple[list[tuple[Coordinate, Polynomial]], Polynomial] | None:
-    """The index as `offset + Σ factor · coordinate`, the coordinates in force and not stepped, all else plain
-    numbers; None where it is nothing of the kind."""
+    """The index as `offset + Σ factor · coordinate`, the coordinates in force, all else plain numbers; None where it is
+    nothing of the kind."""
     factors: dict[Coordinate, Polynomial] = {}
     offset = number(0)
     for monomial, factor in polynomial(index).terms.items():
-        moving = [a for a, _ in monomial if isinstance(a, Coordinate) and scope.places[a].step is None]
+        moving = [a for a, _ in monomial if isinstance(a, Coordinate)]
         if any(not isinstance(a, Coordinate) and not is_plain(low, a, scope) for a, _ in monomial):
             return None
         if not moving:
@@ -87,8 +87,6 @@ def is_plain(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
     match expr:
         case ir.Const() | ir.Size():
             return True
-        case ir.Coord(coordinate):
-            return scope.places[coordinate].step is not None
         case ir.Read(tensor, ()):
             return low.stored[tensor].python
         case ir.Map("+" | "-" | "*" | "//" | "%" | "neg" | "max" | "min" | "abs", arguments):
@@ -175,8 +173,7 @@ def bounded(
     low.guarded += 1
     if access.how == "fixed":
         return None
-    if not low.text.loops:
-        tell_padding(low, access, index, extent)
+    tell_padding(low, access, index, extent)
     return replace(access, padded=True)
 
 
@@ -252,7 +249,7 @@ def is_rising(low: Lowering, index: ir.Expr, scope: Scope) -> bool:
     match index:
         case ir.Map("//", (ir.Coord(coordinate), by)):
             counted = low.prover.entails(scope.box, low.prover.polynomial(by))
-            return scope.places[coordinate].step is None and is_plain(low, by, scope) and counted
+            return coordinate in scope.places and is_plain(low, by, scope) and counted
     return False
 
 

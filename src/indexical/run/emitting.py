@@ -7,17 +7,16 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..backends.former import Former, kernels_of
+from ..backends.base import dialect_of
+from ..backends.former import Former, kernels_of, target_of
 from ..backends.lowering import Note
 from ..backends.settled import Facts
-from ..backends.source import dialect_of
-from ..backends.source import emit as former_emit
 from ..engine.arguments import Argument
 from ..engine.constants import POINTS, apart
 from ..engine.dialects import dialect
 from ..engine.listing import Operation, operations_of
 from ..engine.lower import lower
-from ..engine.rules import Target, optimise
+from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
 from ..engine.specialise import specialise
 from ..engine.trace import traced
@@ -26,6 +25,7 @@ from ..ir.constants import in_digits
 from ..ir.context import agreeing
 from ..ir.types import Coordinate
 from ..plan.choose import ARRAYS, choose
+from ..plan.operands import with_operands
 from ..plan.steps import WIDTH, Plan, Refusal, Step
 from ..plan.target import CHUNKS, TRITON
 from .kernel import Call
@@ -35,10 +35,6 @@ from .tensors import shares_memory
 
 def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
     """The plan and the text for calls like this one."""
-    if os.environ.get("IX_ENGINE") == "former":
-        target = dialect_of(call.backend).target
-        plan = choose(in_digits(call.program), wanted, call.bound.dtypes, target, call.device, isolate, recompute)
-        return plan, former_emit(plan, call.arguments)  # type: ignore[return-value]
     plan = planned(call, wanted, isolate, recompute)
     assert plan.arrays is not None
     if os.environ.get("IX_DUMP") == "1":
@@ -51,7 +47,7 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     target = dialect_of(call.backend).target
     program = in_digits(call.program)
     dtypes = call.bound.dtypes
-    plan = choose(program, wanted, dtypes, target, call.device, isolate, recompute)
+    plan = with_operands(choose(program, wanted, dtypes, target, call.device, isolate, recompute), dtypes)
     given = {tensor.name: dtypes[tensor.name] for tensor in plan.program.inputs if tensor.name in dtypes}
     spelling = dialect(plan.backend)
     numbers = [name for name, argument in call.arguments.items() if argument.dtype is None]
@@ -80,12 +76,6 @@ def sized(
     return emit_sized(two, dialect(plan.backend), arguments, Former(plan, facts), held_views, facts.keeps)
 
 
-def target_of(plan: Plan) -> Target:
-    """What the operations of a plan are rewritten for."""
-    spelling = dialect(plan.backend)
-    return Target(frozenset(spelling.kernels), plan.isolate, spelling.rounds_once)
-
-
 def passes(plan: Plan) -> str:
     """The operations of a plan as they are lowered, every rule with the lines that it changed, and the end."""
     return "" if plan.lowered is None else str(traced(plan.lowered, target_of(plan)))
@@ -98,10 +88,7 @@ def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: boo
 
 def noted(plan: Plan, module: Module) -> tuple[Plan, Module]:
     """A plan with its operations, and with what was decided while its kernels were printed."""
-    if plan.arrays is None:
-        from ..backends.operations import operations_of as former_operations
-
-        return plan.noted(module.notes, former_operations(module.body)), module  # type: ignore[attr-defined]
+    assert plan.arrays is not None
     again = () if plan.budget is None else plan.budget.again
     lasts = [part.definitions[-1] for part in again]
     parts = [Operation(name, "segment", "again", name, None, None) for name in lasts]

@@ -28,16 +28,18 @@ def lower(
     numbers: Collection[str] = (),
     arrays: Collection[str] = (),
     kernels: Mapping[str, Kernel] | None = None,
+    facts: tuple[ir.Expr, ...] = (),
 ) -> Plan:
     """The array program of the wanted definitions and all that they need, for inputs of these dtypes.
 
     With `isolate` a product is 0 where a guard removed a factor, even where another is NaN. What is `differentiable`
     has finite slopes behind guards, which takes some more operations. Scalars among `numbers` are numbers of the host,
     and no arrays; whole ones among `arrays` are arrays, unless a length is made of them. Definitions that `kernels` of
-    the former emitter compute are opaque.
+    the former emitter compute are opaque. `facts` are conditions of numbers that hold in every call.
     """
     low = Lowering(program, dtypes, expressions.value, isolate, differentiable)
     low.numbers = frozenset(numbers)
     low.arrays = frozenset(arrays).difference(measuring(program)) if arrays else frozenset()
     low.kernels = kernels or {}
+    low.facts = facts
     return planned(low, wanted or program.outputs)

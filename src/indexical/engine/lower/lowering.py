@@ -61,6 +61,7 @@ class Lowering:
         self.values: dict[str, Value] = {}
         self.carried: dict[str, Value] = {}
         self.kernels: Mapping[str, Kernel] = {}
+        self.facts: tuple[ir.Expr, ...] = ()
         self.compute: Dtype | None = None
         self.wanted: tuple[str, ...] = program.outputs
         self.checks: dict[Check, None] = {}
@@ -136,7 +137,7 @@ class Lowering:
     def assumed(self, trail: Trail) -> Assumptions:
         """A trail as facts to reason from."""
         if trail not in self._assumed:
-            self._assumed[trail] = assume(trail, self.lets)
+            self._assumed[trail] = assume((*((fact, True) for fact in self.facts), *trail), self.lets)
         return self._assumed[trail]
 
     def is_inside(self, index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:

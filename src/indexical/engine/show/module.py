@@ -117,7 +117,7 @@ def emit_sized(
     helpers: dict[str, str] = {}
     if two.kept.wanted:
         first = Printer(two.kept, dialect, sized=True)
-        _define(first)
+        define(first)
         found = [output(first, two.kept.definitions[name]) for name in two.kept.wanted]
         body, first.lines = first.lines, []
         take(first)
@@ -146,7 +146,7 @@ def _made_once(
 def _function(p: Printer, inputs: Iterable[str], again: Again = ()) -> str:
     """The function of a plan."""
     _lend(p)
-    _define(p, again)
+    define(p, again)
     _assert(p)
     give(p)
     for place in sorted(p.unread.values(), reverse=True):
@@ -216,7 +216,7 @@ class Statements:
 def statements(plan: Plan, dialect: Dialect, frees: bool = True) -> Statements:
     """The statements of the text of a plan."""
     p = Printer(plan, dialect, frees, Unwritten())
-    _define(p)
+    define(p)
     _assert(p)
     return Statements(tuple(p.statements), p.ends, frozenset(p.absorbed))
 
@@ -240,7 +240,7 @@ def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
 
 
-def _define(p: Printer, again: Again = ()) -> None:
+def define(p: Printer, again: Again = ()) -> None:
     """The definitions in the order of the text, each under its lines; one that is not computed by itself goes along
     with the next."""
     needed = set(reachable(roots_of(p.plan)))

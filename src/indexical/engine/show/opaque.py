@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...ir.types import Coordinate, Dtype
-from ..ops import Opaque, Value
+from ..ops import Opaque, Plan, Value
 from ..order import stepped_along
-from .code import Code
+from .blocks import Turns, either, in_blocks
+from .code import Code, call
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 class Kernels(Protocol):
     """What prints kernels: it is told the variables of sizes and of the tensors that a kernel reads, and writes the
-    lines that compute its definitions."""
+    lines that compute its definitions. A kernel may be operations for some rows after the other, or operations where
+    some of its arrays learn."""
 
     def begin(self, taken: set[str]) -> None: ...
     def helpers(self) -> dict[str, str]: ...
@@ -31,6 +33,8 @@ class Kernels(Protocol):
     def take(self, name: str, variable: str, dtype: Dtype | None, is_number: bool) -> None: ...
     def write(self, kernel: Any) -> tuple[list[str], dict[str, str]]: ...
     def kept(self) -> tuple[list[str], tuple[str, ...]]: ...
+    def turns(self, kernel: Any, wanted: Collection[str]) -> Turns | None: ...
+    def as_written(self, kernel: Any) -> tuple[Plan, list[str]] | None: ...
 
 
 class Unwritten:
@@ -68,40 +72,70 @@ class Unwritten:
     def kept(self) -> tuple[list[str], tuple[str, ...]]:
         return [], ()
 
+    def turns(self, kernel: Any, wanted: Collection[str]) -> None:
+        return None
+
+    def as_written(self, kernel: Any) -> None:
+        return None
+
 
 def opaque(p: Printer, one: Value) -> Code:
     """The definition, and all others of the same kernel, which are named at once."""
-    from .outputs import output
-
     op = one.op
     assert isinstance(op, Opaque)
     assert p.kernels is not None
-    for name, value in op.operands:
-        definition = p.plan.definitions.get(name)
-        if value.is_host:
-            code = p.code(value)
-            if not (code.isidentifier() or code.isdigit()):
-                variable = p.fresh(name)
-                p.add(f"{variable} = {code}")
-                code = Code(variable)
-            p.kernels.take(name, str(code), None, True)
-        elif definition is None:
-            p.kernels.take(name, str(p.code(value)), value.dtype, False)
-        else:
-            code = output(p, definition)
-            if not code.isidentifier():
-                variable = p.fresh(name)
-                p.add(f"{variable} = {code}")
-                code = Code(variable)
-            p.kernels.take(name, str(code), definition.dtype, False)
-    last = one in p.by_rows
-    lines, variables = p.kernels.write(replace(op.step, last=last))
-    if last:
-        p.apart[one, stepped_along(op)[0]] = variables[op.name]
-    lines = lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
-    p.lines += ["    " * (p.depth - 1) + line if line else "" for line in lines]
+    given = dict(_taken(p, op))
+    names = [name for name, one in p.plan.definitions.items() if _is_of(one.value, op)]
+    turns = p.kernels.turns(op.step, names)
+    if turns is not None:
+        variables = in_blocks(p, turns, given, [p.plan.definitions[name] for name in turns.plan.wanted])
+    else:
+        last = one in p.by_rows
+        variables = _written(p, replace(op.step, last=last), given)
+        if last:
+            p.apart[one, stepped_along(op)[0]] = variables[op.name]
     p.told |= variables.keys()
     for name, variable in variables.items():
         if name in p.plan.definitions:
             p.names[p.plan.definitions[name].value] = variable
     return Code(variables[op.name])
+
+
+def _is_of(one: Value, op: Opaque) -> bool:
+    """Whether a value is of the same kernel."""
+    return isinstance(one.op, Opaque) and one.op.step is op.step
+
+
+def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str]:
+    """The lines of a kernel; where it has no second derivative, beside those that are to be differentiated again."""
+    assert p.kernels is not None
+    lines, variables = p.kernels.write(kernel)
+    lines = ["    " * (p.depth - 1) + line if line else "" for line in lines]
+    again = p.kernels.as_written(kernel)
+    if again is not None:
+        plan, learned = again
+        lines = either(p, call(p.helper("learns"), *learned), plan, given, lines, variables)
+    p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
+    return variables
+
+
+def _taken(p: Printer, op: Opaque) -> Iterator[tuple[str, str]]:
+    """The variables of what a kernel reads, of which its printer is told."""
+    from .outputs import output
+
+    assert p.kernels is not None
+    for name, value in op.operands:
+        definition = p.plan.definitions.get(name)
+        is_host = value.is_host and (definition is None or not definition.home)
+        if is_host or definition is None:
+            code, dtype = p.code(value), None if is_host else value.dtype
+            is_named = not is_host or code.isidentifier() or code.isdigit()
+        else:
+            code, dtype = output(p, definition), definition.dtype
+            is_named = code.isidentifier()
+        if not is_named:
+            variable = p.fresh(name)
+            p.add(f"{variable} = {code}")
+            code = Code(variable)
+        p.kernels.take(name, str(code), dtype, is_host)
+        yield name, str(code)

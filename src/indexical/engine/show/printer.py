@@ -75,7 +75,8 @@ class Printer:
 
     `names` has the variables of values that are computed, `order` the axes of each value in order, `steps` the
     variables of the loops around, `sizes` and `variables` those of sizes and inputs. Where it is `sized`, its caller
-    has compared the sizes that are numbers, and says which device it is for.
+    has compared the sizes that are numbers, and says which device it is for. One that stands inside of an `outer` one
+    has its sizes and its names, and takes inputs by the names that are `given`.
     """
 
     def __init__(
@@ -86,14 +87,17 @@ class Printer:
         kernels: Kernels | None = None,
         arguments: Mapping[str, Argument] | None = None,
         sized: bool = False,
+        outer: Printer | None = None,
+        given: Mapping[str, str] | None = None,
     ) -> None:
         self.plan, self.d, self.frees, self.kernels, self.arguments = plan, dialect, frees, kernels, arguments
         self.sized = sized
         self.order = layouts(plan)
         self.uses, self.by_rows = uses(plan), read_by_rows(plan)
-        self.helpers: dict[str, str] = {}
+        self.helpers: dict[str, str] = {} if outer is None else outer.helpers
         self.texts = {**HELPERS, **dialect.helpers}
-        self.taken = {*RESERVED, *dialect.reserved, *self.texts}
+        own: set[str] = {*RESERVED, *dialect.reserved, *self.texts}
+        self.taken: set[str] = own if outer is None else outer.taken
         if kernels is not None:
             kernels.begin(self.taken)
         self.lines: list[str] = []
@@ -114,7 +118,7 @@ class Printer:
         self.steps: dict[Coordinate, str] = {}
         self.rows: dict[str, Rows] = {}
         self.apart: dict[tuple[Value, Coordinate], str] = {}
-        self.measured: set[Coordinate] = set()
+        self.measured: set[Coordinate] = set() if outer is None else outer.measured
         self.uses_device = False
         self.partial: tuple[str, str] | None = None
         # The values that are read by name; those that functions inside must not let go; and these functions.
@@ -123,8 +127,9 @@ class Printer:
         self.parts: list[str] = []
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
-        self.variables = {(name := _input(one).name): self.fresh(name) for one in plan.inputs}
-        self.sizes: dict[Coordinate, str] = {}
+        names = given or {}
+        self.variables = {(name := _input(one).name): names.get(name) or self.fresh(name) for one in plan.inputs}
+        self.sizes: dict[Coordinate, str] = {} if outer is None else outer.sizes
         for axis in (axis for one in plan.inputs for axis in _input(one).home):
             size = axis.extent
             if isinstance(size, ir.Size) and size.coordinate not in self.sizes:
