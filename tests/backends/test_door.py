@@ -6,7 +6,8 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "indexical"
-# The printer itself, facts about libraries and about calls, the notes it leaves; texts of kernels are called by emitted source.
+# The printer itself, facts about libraries and about calls, the notes it leaves; and texts of kernels, which emitted
+# source calls.
 DOORS = {"former", "base", "lowering", "settled", "kernels"}
 
 
