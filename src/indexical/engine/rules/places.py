@@ -136,8 +136,9 @@ def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
     op = one.op
     assert isinstance(op, Reduce)
     written = {axis: test for test in reversed(conjuncts(op.where)) for axis in _destinations(test, op)}
-    for axis in tuple(written):  # One that another condition varies with stays a condition.
-        if any(axis in test.axes for test in conjuncts(op.where) if test is not written[axis]):
+    for axis in tuple(written):  # One that a condition of other arrays varies with stays a condition.
+        others = (test for test in conjuncts(op.where) if test is not written[axis] and not is_arithmetic(test))
+        if any(axis in test.axes for test in others):
             del written[axis]
             if not written:
                 return No(f"another condition varies with `{axis.name}`", SCATTER)
@@ -146,7 +147,9 @@ def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
     if one.kind != "real":
         return No("whole sums are checked for overflow", SCATTER)
     index = tuple((axis, _destinations(written[axis], op)[axis]) for axis in sorted(written, key=lambda one: one.name))
-    rest = all_of(*(test for test in conjuncts(op.where) if test not in written.values()))
+    given = {axis.name: place for axis, place in index}
+    others = (test for test in conjuncts(op.where) if test not in written.values())
+    rest = all_of(*(placed(test, given) if is_arithmetic(test) else test for test in others))
     source = kept(rest, apply("as real", op.source) if op.source.is_host else op.source)
     moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
     alone = tuple(axis for axis in op.over if axis.name not in moved)

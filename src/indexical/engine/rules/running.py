@@ -72,6 +72,9 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
         return applied("/", total, apply(f"as {one.dtype or 'real'}", count))
     if op.checked and (op.fn == "prod" or asked is not None):
         return None  # A total that nobody asks for may not fit.
+    if op.fn == "any" and source.is_host and others is None:  # Some point is there as soon as the last one is.
+        there = [applied(">=", order.place, whole(0)), applied(">", host(order.key.extent), whole(0))]
+        return all_of(asked, *there)
     nothing = _nothing(op.fn, one)
     body = source if one.kind == "bool" else cast(source, one.dtype if one.kind == "real" else "i64")
     if one.kind == "bool":
