@@ -104,8 +104,8 @@ MINIMAL = {
     "add to all rows": """
         input x[t, m], w[n, m], b[n]; let y[0, n] = 0.0;
         let y[t in 1..size(t), n] = tanh(sum[m](w[n, m] * x[t, m]) + b[n]) * y[t - 1, n] + 1.0;""",
-    "place the first": """
-        input x[i, j]; let y[i, t in 0..2] = argmax[j](0 where j != i, rank[j](x[i, j] where j != i) == t);""",
+    "gather the first": """
+        input x[i, j], v[j]; let y[i] = sum[j](v[j] where j != i, rank[j](x[i, j] where j != i) < 2);""",
     "store at places": "input v[i], z[n], p[i]: i64; let y[i, n] = v[i] * z[n] where p[i] == n && n > 1;",
     "write before the contraction": """
         input w[i, j], r[p in 0..7, e]; let y[i, e] = sum[j](w[i, j] * r[clamp(i - j, -3, 3) + 3, e]);""",

@@ -42,8 +42,6 @@ SPELLINGS = {
     "shifted by name": """
         let y[b, i, c] = x[b, i, c] * 2 - g[c];
         let loss = sum[b, i](log(sum[c](exp(y[b, i, c]))) - y[b, i, t[b, i]]);""",
-    "written out": """
-        let loss[b, i] = log(sum[c](exp(x[b, i, c] + g[c]))) - g[t[b, i]] - x[b, i, t[b, i]];""",
     "of a softmax": "let p[b, i, c] = softmax[c](x[b, i, c]); let loss = -mean[b, i](log(p[b, i, t[b, i]]));",
     "of weights by hand": """
         let p[b, i, c] = exp(x[b, i, c]) / sum[c](exp(x[b, i, c]));
@@ -55,6 +53,8 @@ SPELLINGS = {
     "a part of the rows": NAMED.format("let loss = mean[b, i in 0..2](-p[b, i, t[b, i]]);"),
 }
 OTHERS = {
+    "written out": """
+        let loss[b, i] = log(sum[c](exp(x[b, i, c] + g[c]))) - g[t[b, i]] - x[b, i, t[b, i]];""",
     "not less": NAMED.format("let loss = mean[b, i](p[b, i, t[b, i]]);"),
     "guarded": NAMED.format("let loss = mean[b, i](-p[b, i, t[b, i]] where t[b, i] > 0);"),
     "over some classes": """

@@ -9,11 +9,8 @@ from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.target import (
     BACKWARD,
     CHUNKS,
-    CROSS_ENTROPY,
     FUSED,
-    GROUPED,
     INTERVALS,
-    NORMS,
     STREAM,
     TILES,
     TOTALS,
@@ -30,7 +27,7 @@ class Torch:
 
     target = Target(
         "torch",
-        frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, TOTALS, BACKWARD, GROUPED, NORMS, CROSS_ENTROPY)),
+        frozenset((FUSED, INTERVALS, TILES, STREAM, CHUNKS, TRITON, TOTALS, BACKWARD)),
     )
     module = "torch"
     helpers: Mapping[str, str] = HELPERS

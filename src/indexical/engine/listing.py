@@ -120,6 +120,29 @@ def kind_of(one: Value) -> str:
     raise TypeError(one.op)
 
 
+# Kernels of the library that compute a definition, with what the plan calls them.
+_KERNELS = {
+    "by_place": "rows grouped by place",
+    "cross_entropy": "cross_entropy",
+    "layer_norm": "layer_norm",
+    "rms_norm": "rms_norm",
+}
+
+
+def kernel_of(one: Value) -> str | None:
+    """The kernel of the library that a value is computed by, but for its sign, its layout, and a sum of it."""
+    while True:
+        match one.op:
+            case Map("neg", (inner,)) | Read(source=inner) | Reduce("sum" | "mean", source=inner):
+                one = inner
+            case Map(fn, (inner,)) if fn.startswith("as "):
+                one = inner
+            case Library(kernel):
+                return _KERNELS.get(kernel)
+            case _:
+                return None
+
+
 def _is_shift(op: Read) -> bool:
     """Whether all places are sums of axes and numbers, or read axes as one."""
     if (merge := merge_of(op)) is not None:

@@ -15,32 +15,24 @@ from ..ir.dtypes import definition_dtypes, real_dtype
 from ..ir.joins import by_joined
 from ..ir.needs import read_in
 from ..ir.types import SHORT, Coordinate, Dtype, widest
-from ..ir.walk import reads_of
 from .blocks import cut
 from .carried import carry
 from .contractions import contract
 from .decode import DECODE, decode_refusal, products_in
 from .duality import chunks_of
-from .experts import group
 from .few import SHORT_ROWS, few_pairs
-from .fuse import fuse
 from .gpu import compares_plainly, limits, refusal
 from .gradients import Derived, derive
-from .losses import CrossEntropy, find_losses
-from .norms import Norm, find_norm
-from .places import by_places
 from .queries import is_asked, is_of, take_in
 from .reading import Reading, cancelled, covered, handed, needed_by, read_by_kernels
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
-from .selection import gather_selected
-from .softmaxes import weights_of
+from .softmaxes import gathering_by_place, gathering_selected
 from .steps import (
     Attend,
     Attention,
     Block,
-    Chosen,
     Chunks,
     Free,
     Gathering,
@@ -53,15 +45,11 @@ from .steps import (
     Softmax,
     Step,
 )
-from .tables import with_shared_tables
 from .target import (
     BACKWARD,
     CHUNKS,
-    CROSS_ENTROPY,
     FUSED,
-    GROUPED,
     INTERVALS,
-    NORMS,
     STREAM,
     TILES,
     TOTALS,
@@ -86,35 +74,27 @@ def choose(
     """The plan of a call: what is needed, every attention by the best kernel that takes it. The gradients of an
     attention are computed from recomputed weights, unless `recompute` is False: then the weights are kept."""
     original = program
-    placed: list[str] = []
-    selected: set[str] = set()
     if not isolate:
-        program, selected = gather_selected(by_joined(with_shared_tables(program)), wanted)
-        program, placed = by_places(program, needed_by(program, wanted, {}))
+        program = by_joined(program)
     dtype = widest(_reals(program, dtypes))
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
     program = derived.program
     puts = {let.name for let in program.lets if find_put(let, program.tensors) is not None}
-    derived = replace(derived, left=derived.left | _gathering_built(program, placed) | selected | puts)
+    by_arrays = gathering_by_place(program) | gathering_selected(program) | puts
+    derived = replace(derived, left=derived.left | by_arrays)
     kept = derived.computed | puts
     found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, kept)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
     totals: Totals = {}
     if TOTALS in target.kernels and not isolate and has_logarithms(found.program):
-        found, totals = _with_totals(found, wanted, derived, dtypes)
+        found, totals = _with_totals(found, wanted, derived)
         refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
     if TRITON in target.kernels and device == "cuda" and not isolate:
         found = _asking(found, wanted, dtypes, target, totals)
-    needed = needed_by(found.program, wanted, read_by_kernels(found.attentions, derived, totals))
-    found, uncontracted = _contracted(found, needed, dtypes)
+    found, uncontracted = _contracted(found, dtypes)
     fused = found.attentions
-    program = fuse(found.program, {*wanted, *fused, *derived.left}) if not isolate else found.program
-    chosen: dict[str, Chosen] = {}
-    if not isolate and GROUPED in target.kernels:
-        needed = needed_by(program, wanted, read_by_kernels(fused, derived, totals))
-        program, chosen, ungrouped = group(program, needed, {*fused, *derived.left})
-        refusals = {**ungrouped, **refusals}
+    program = found.program
     carried: dict[str, Chunks] = {}
     reading = read_by_kernels(fused, derived, totals)
     if not isolate and CHUNKS in target.kernels:
@@ -124,10 +104,6 @@ def choose(
     reading |= {name: chunks.parts for name, chunks in carried.items()}
     gatherings = found.gatherings if recompute else ()
     program, blocks = _cut(arranged.program, wanted, (*derived.flowing, *gatherings), reading, refusals)
-    norms = {} if isolate or NORMS not in target.kernels else _norms(program, {*fused, *reading}, dtypes)
-    reading |= {name: norm.parts for name, norm in norms.items()}
-    losses = {} if isolate or CROSS_ENTROPY not in target.kernels else _losses(program, wanted, reading, dtypes)
-    reading |= {name: loss.parts for name, loss in losses.items()}
     needed = needed_by(program, wanted, reading)
     together = _together(program, derived.gradients, blocks, needed, refusals)
     inside = {name for step in together for name in (*step.beside, *step.covers)}
@@ -138,24 +114,19 @@ def choose(
     found_types, weak = definition_dtypes(program, given)
     types = {**given, **found_types, **definition_dtypes(original, given)[0]}
     kernels = {step.definition: step for step in reversed(together)}
-    kernels |= {name: Step(name, GROUPED, chosen=rows) for name, rows in chosen.items()}
     for name, chunks in carried.items():
         covers = covered((name,), lets, needed)
         sides = (real_dtype(side, types, weak) for side in (chunks.query, chunks.answer, chunks.value))
         chunks = by_chunk_kernels(chunks, target, device, {widest(sides)})
         kernels[name] = Step(name, CHUNKS, chunk_words(chunks), covers=covers, chunks=chunks)
     library = [
-        *(Step(name, CROSS_ENTROPY, loss=loss) for name, loss in losses.items()),
-        *(Step(name, norm.kernel, norm=norm) for name, norm in norms.items()),
-        *(
-            _attend(
-                *(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ())),
-                products=partial(products_in, dtypes=types, weak=weak, result=types[name]),
-                confined=device != "cuda" or is_asked(lets[name], fused[name], program),
-            )
-            for name in fused
-            if name in needed
-        ),
+        _attend(
+            *(lets[name], fused[name], lets, target, device, types[name], totals.get(name, ())),
+            products=partial(products_in, dtypes=types, weak=weak, result=types[name]),
+            confined=device != "cuda" or is_asked(lets[name], fused[name], program),
+        )
+        for name in fused
+        if name in needed
     ]
     if TRITON in target.kernels and device == "cuda" and not isolate:
         library = [_decoding(step, types, weak) for step in library]
@@ -206,57 +177,14 @@ def _asking(
     return take_in(found, wanted, takes)
 
 
-def _gathering_built(program: ir.Program, placed: list[str]) -> set[str]:
-    """The definitions that gather with weights which are built anyway, because they are wanted by place: for these a
-    kernel would compute the same weights once more."""
-    reads = {let.name: {read.tensor for read in reads_of(let)} for let in program.lets}
-    weights = {let.name for let in program.lets if weights_of(let) is not None}
-    built = {name for place in placed for name in reads[place] & weights}
-    return {name for name, read in reads.items() if read & built} - set(placed)
-
-
-def _contracted(
-    found: Recognized, needed: set[str], dtypes: Mapping[str, Dtype]
-) -> tuple[Recognized, dict[str, list[Refusal]]]:
+def _contracted(found: Recognized, dtypes: Mapping[str, Dtype]) -> tuple[Recognized, dict[str, list[Refusal]]]:
     """Attentions whose scores at distances are products of matrices. In 16 bits that would round them once more."""
-    return (found, {}) if SHORT & set(dtypes.values()) else contract(found, needed)
-
-
-def _norms(program: ir.Program, taken: set[str], dtypes: Mapping[str, Dtype]) -> dict[str, Norm]:
-    """The normalisations of a program, other than those that are computed some other way. PyTorch's kernel wants
-    one dtype for all that it is given."""
-    if len(_reals(program, dtypes)) != 1:
-        return {}
-    lets = program.definitions
-    once = {item.name for item in program.order if isinstance(item, ir.Once)} - taken
-    found = {name: find_norm(lets[name], lets) for name in lets if name in once}
-    return {name: norm for name, norm in found.items() if norm is not None}
+    return (found, {}) if SHORT & set(dtypes.values()) else contract(found)
 
 
 def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None]:
     """The dtypes of the real arrays that a program is given."""
     return {dtypes.get(tensor.name) for tensor in program.inputs if tensor.kind == "real" and tensor.axes}
-
-
-def _losses(
-    program: ir.Program,
-    wanted: tuple[str, ...],
-    reading: Reading,
-    dtypes: Mapping[str, Dtype],
-) -> dict[str, CrossEntropy]:
-    """The cross-entropies of a program, other than those whose sums over all classes are built in any case. The
-    kernel rounds after each step what has 16 bits."""
-    if len(_reals(program, dtypes)) != 1 or not _reals(program, dtypes) <= {"f32", "f64"}:
-        return {}
-    once = {item.name for item in program.order if isinstance(item, ir.Once)} - reading.keys()
-    losses = find_losses(program, [let.name for let in program.lets if let.name in once])
-    while losses:
-        built = needed_by(program, wanted, {**reading, **{name: loss.parts for name, loss in losses.items()}})
-        kept = {name: loss for name, loss in losses.items() if not loss.totals & built and name in built}
-        if len(kept) == len(losses):
-            break
-        losses = kept
-    return losses
 
 
 def _derived(
@@ -364,16 +292,14 @@ def _together(
 
 
 def _with_totals(
-    found: Recognized, wanted: tuple[str, ...], derived: Derived, dtypes: Mapping[str, Dtype]
+    found: Recognized, wanted: tuple[str, ...], derived: Derived
 ) -> tuple[Recognized, Totals]:
     """The attentions and the logarithms of totals, and those that an attention computes beside its result."""
 
     def needed(program: ir.Program, attentions: Mapping[str, Attention]) -> set[str]:
         return needed_by(program, wanted, read_by_kernels(attentions, derived, {}))
 
-    losses = _losses(found.program, wanted, read_by_kernels(found.attentions, derived, {}), dtypes)
-    spared = {*derived.left, *losses, *(name for loss in losses.values() for name in loss.totals)}
-    found = find_totals(found, wanted, spared, needed)
+    found = find_totals(found, wanted, derived.left, needed)
     return beside_attentions(found, needed(found.program, found.attentions))
 
 

@@ -22,7 +22,6 @@ from ..records import dataclass
 from .ordering import definition, preceded
 from .placement import restated
 from .reach import reach
-from .softmaxes import weights_of
 from .steps import Attention, Recognized, Refusal
 
 CONTRACTED = "a product of matrices"
@@ -32,11 +31,10 @@ CONTRACTED = "a product of matrices"
 Term = tuple[list[Factor], bool]
 
 
-def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str, list[Refusal]]]:
-    """The attentions, and what else is needed, with every sum that reads an array at a place of query and key
-    contracted before that place is taken, as a definition of its own; and why those of scores are not."""
+def contract(found: Recognized) -> tuple[Recognized, dict[str, list[Refusal]]]:
+    """The attentions with every sum of their scores that reads an array at a place of query and key contracted before
+    that place is taken, as a definition of its own; and why others are not."""
     search = _Contraction(found.program)
-    stepped = found.program.recurrent
     attentions = dict(found.attentions)
     changed: dict[str, ir.Let] = {}
     before: dict[str, list[ir.Let]] = {}
@@ -47,12 +45,6 @@ def contract(found: Recognized, needed: set[str]) -> tuple[Recognized, dict[str,
             if len(search.made) > made:
                 attentions[let.name] = attention
                 changed[let.name] = restated(let, attention)
-                before[let.name] = search.made[made:]
-        elif let.name in needed - stepped and let.kind == "real" and len(let.clauses) == 1:
-            made = len(search.made)
-            body = search.plain(let)
-            if len(search.made) > made:
-                changed[let.name] = replace(let, clauses=(replace(let.clauses[0], body=body),))
                 before[let.name] = search.made[made:]
     if not changed:
         return found, search.refusals
@@ -78,31 +70,19 @@ class _Contraction:
         site = _Site(self, let, ranges, held, attention.coordinate, asks, compares)
         return replace(attention, score=site.rewritten(attention.score))
 
-    def plain(self, let: ir.Let) -> ir.Expr:
-        """The body of a definition that no kernel computes: weights that are built, scores, their cotangents."""
-        clause, body = let.clauses[0], weights_of(let)
-        ranges = {range.coordinate: range for range in clause.ranges}
-        guard = clause.guard if body is None else body.guard
-        held = {text(condition): condition for condition in conjuncts_of(guard)}
-        if body is None:
-            return _Site(self, let, ranges, held, None, frozenset(ranges)).rewritten(clause.body)
-        site = _Site(self, let, ranges, held, body.coordinate, frozenset(ranges) - {body.coordinate})
-        score = site.rewritten(body.body)
-        return build.normalize(body.op, body.coordinate, score, body.guard, "real", body.span)
-
 
 @dataclass
 class _Site:
-    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, by their text. Without
-    a key it may be anything else with a point for every pair. One that `compares` has a sum with one for every pair."""
+    """A score: the ranges of its coordinates, and the conditions under which it is evaluated, by their text. One that
+    `compares` has a sum with a point for every pair."""
 
     owner: _Contraction
     let: ir.Let
     ranges: Mapping[Coordinate, ir.Range]
     held: Mapping[str, ir.Expr]
-    key: Coordinate | None
+    key: Coordinate
     asks: frozenset[Coordinate]
-    compares: bool = False
+    compares: bool
 
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
         """The score with what is contracted read by name; what is not is left as it is."""
@@ -154,7 +134,7 @@ class _Site:
     def apart(self, expr: ir.Reduce, whole: ir.Expr) -> ir.Expr:
         """A sum that varies with the query or with the key alone, scaled: computed once for all pairs."""
         varies = expr.type.coordinates
-        if self.key is None or not self.compares or not varies or not varies <= self.ranges.keys():
+        if not self.compares or not varies or not varies <= self.ranges.keys():
             return whole
         if self.key in varies and varies & self.asks:
             return whole
@@ -168,11 +148,9 @@ class _Site:
 
     def is_pair(self, index: ir.Expr) -> bool:
         varies = index.type.coordinates
-        return len(varies & self.asks) > 1 if self.key is None else self.key in varies and bool(varies & self.asks)
+        return self.key in varies and bool(varies & self.asks)
 
     def refuse(self, expr: ir.Expr, reason: str) -> None:
-        if self.key is None:
-            return
         refusal = Refusal(self.let.name, CONTRACTED, reason, expr.span)
         known = self.owner.refusals.setdefault(self.let.name, [])
         if refusal not in known:

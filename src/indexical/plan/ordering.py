@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..ir import build
@@ -39,24 +39,6 @@ def preceded(
         order += [ir.Once(new.name) for new in before.get(item.name, ())] if isinstance(item, ir.Once) else []
         order.append(item)
     return replace(program, lets=lets, order=tuple(order))
-
-
-def rewritten(
-    program: ir.Program, names: Collection[str], made: list[ir.Let], change: Callable[[ir.Let, ir.Clause], ir.Expr]
-) -> tuple[ir.Program, set[str]]:
-    """The program with what `change` makes of the bodies of these definitions, and the names of those that are changed:
-    for each it adds to `made`, which go right before it. What is not real, or made of itself, stays as it is."""
-    before: dict[str, list[ir.Let]] = {}
-    changed: dict[str, ir.Let] = {}
-    stepped = program.recurrent
-    for let in program.lets:
-        if let.name in stepped or let.name not in names or let.kind != "real":
-            continue
-        count = len(made)
-        clauses = tuple(replace(clause, body=change(let, clause)) for clause in let.clauses)
-        if len(made) > count:
-            before[let.name], changed[let.name] = made[count:], replace(let, clauses=clauses)
-    return (preceded(program, before, changed) if changed else program), set(changed)
 
 
 class Uses:

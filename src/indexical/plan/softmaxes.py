@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
+from ..facts.distributions import ranking
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.canonical import text
+from ..ir.conditions import conjuncts_of
 from ..ir.types import Coordinate
-from ..ir.walk import children, fresh_name, is_bare, rebuild, substitute, walk
+from ..ir.walk import children, fresh_name, is_bare, reads_of, rebuild, substitute, walk
 from ..records import dataclass
 from .ordering import definition, preceded
 
@@ -40,6 +42,63 @@ def weights_of(let: ir.Let) -> ir.Normalize | None:
     slots = [slot.coordinate for slot in clause.slots if isinstance(slot, ir.Coord)]
     starts = all(r.from_zero for r in clause.ranges)
     return body if len(slots) == len(clause.slots) and starts and body.coordinate in slots else None
+
+
+def gathering_by_place(program: ir.Program) -> set[str]:
+    """The definitions that gather with weights which are built anyway: with these a table is read at a place of query
+    and key, and they are added up for each place. A kernel would compute the same weights once more."""
+    weights = {let.name for let in program.lets if weights_of(let) is not None}
+    if not weights:
+        return set()
+    reads = {let.name: list(reads_of(let)) for let in program.lets}
+    readers = [let for let in program.lets if any(read.tensor in weights for read in reads[let.name])]
+    parts = (part for let in readers for clause in let.clauses for part in walk(clause.body))
+    built = {name for part in parts if isinstance(part, ir.Reduce) for name in _added_up(part, weights)}
+    return {name for name, read in reads.items() if any(one.tensor in built for one in read)}
+
+
+def _added_up(expr: ir.Reduce, weights: set[str]) -> set[str]:
+    """The weights of a sum in which a table is read at a place of its key and of something else, and has coordinates
+    that these have not."""
+    reads = [part for part in walk(expr.body) if isinstance(part, ir.Read)]
+    asked = build.varying(read for read in reads if read.tensor in weights)
+    for read in reads:
+        pairs = (index.type.coordinates for index in read.indices if len(index.type.coordinates) > 1)
+        if not read.type.coordinates <= asked and any(pair & expr.coordinates for pair in pairs):
+            return {read.tensor for read in reads} & weights
+    return set()
+
+
+def gathering_selected(program: ir.Program) -> set[str]:
+    """The definitions that sum over the first of a ranking, `rank[j](…) < 64`, or under weights of these: there are
+    places of so many, and no other is read."""
+    lets = program.definitions
+    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in _parts(let))}
+    reading = {let.name for let in program.lets if any(read.tensor in selected for read in reads_of(let))}
+    return selected | reading if selected else set()
+
+
+def _parts(let: ir.Let) -> Iterator[ir.Expr]:
+    return (part for clause in let.clauses for part in walk(clause.body))
+
+
+def _is_selected(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:
+    if not isinstance(expr, ir.Reduce | ir.Normalize) or expr.guard is None:
+        return False
+    return any(first_places(fact, lets) is not None for fact in conjuncts_of(expr.guard))
+
+
+def first_places(fact: ir.Expr, lets: Mapping[str, ir.Let]) -> tuple[ir.Normalize, int] | None:
+    """The ranking and the number in `rank[j](…) < 64`, whichever way round it is written."""
+    match fact:
+        case ir.Map("<" | "<=" as op, (place, ir.Const(int(limit)))):
+            pass
+        case ir.Map(">" | ">=" as op, (ir.Const(int(limit)), place)):
+            pass
+        case _:
+            return None
+    order = ranking(place, lets)
+    return None if order is None else (order, limit + ("=" in op))
 
 
 def _guarded_within(let: ir.Let) -> ir.Let:

@@ -16,8 +16,6 @@ from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
 from ..records import dataclass
 from ..source import Span
-from .losses import CrossEntropy
-from .norms import Norm
 from .scans import Recurrence
 
 # The value of a row without keys: 0, as of a softmax, or NaN, as of a quotient. A keyless row is NaN too, and exists
@@ -310,19 +308,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """`sum[summed](table · x)`, where the table is read at a place of the rows along one axis, and `x` varies with no
-    more than the rows and what is summed; the columns are the table's alone."""
-
-    table: ir.Read
-    place: int
-    x: ir.Expr
-    rows: tuple[Coordinate, ...]
-    columns: tuple[Coordinate, ...]
-    summed: tuple[ir.Range, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """The way one definition is computed: its kernel, the notes about it, and the better ways that were refused.
 
@@ -340,9 +325,6 @@ class Step:
     gradient: Gradient | None = None
     block: Block | None = None
     beside: tuple[str, ...] = ()
-    norm: Norm | None = None
-    chosen: Chosen | None = None
-    loss: CrossEntropy | None = None
     chunks: Chunks | None = None
 
     @property

@@ -19,10 +19,6 @@ CHUNKS = "chunks of matrix products"
 TOTALS = "totals"
 # The gradients of an attention from recomputed weights.
 BACKWARD = "backward"
-# Rows that are multiplied by a matrix chosen by place; normalisations over an axis; the loss of logits.
-GROUPED = "rows grouped by place"
-NORMS = "norms"
-CROSS_ENTROPY = "cross_entropy"
 
 
 @dataclass(frozen=True, slots=True)

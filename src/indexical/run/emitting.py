@@ -14,8 +14,9 @@ from ..backends.settled import Facts
 from ..engine.arguments import Argument
 from ..engine.constants import POINTS, apart
 from ..engine.dialects import dialect
-from ..engine.listing import Operation, operations_of
+from ..engine.listing import Operation, kernel_of, operations_of
 from ..engine.lower import lower
+from ..engine.order import ordered
 from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
 from ..engine.specialise import specialise
@@ -55,7 +56,25 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     rewritten = agreeing(plan.program, plan.agreed)
     lowered = lower(rewritten, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels_of(plan))
     lowered = replace(lowered, written=program)
-    return replace(plan, arrays=optimise(lowered, target_of(plan)), lowered=lowered)
+    return _computed(replace(plan, arrays=optimise(lowered, target_of(plan)), lowered=lowered), program)
+
+
+def _computed(plan: Plan, written: ir.Program) -> Plan:
+    """The plan with a step for each definition that is there in the end: rules leave out some. What one kernel of the
+    library computes has its name."""
+    assert plan.arrays is not None
+    made, definitions = set(ordered(plan.arrays)), plan.arrays.definitions
+    stepped = (step.definition for step in plan.steps if step.kernel == ARRAYS)
+    values = {name: definitions[name].value for name in stepped if name in definitions}
+    gone = {name for name, one in values.items() if one not in made}
+    steps = tuple(
+        replace(step, kernel=kernel_of(values[step.definition]) or ARRAYS) if step.definition in values else step
+        for step in plan.steps
+        if step.definition not in gone
+    )
+    unbuilt = {*plan.unbuilt, *gone}
+    names = (let.name for let in written.lets if let.name in unbuilt and let.axes and not let.hidden)
+    return replace(plan, steps=steps, unbuilt=tuple(names))
 
 
 def sized(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
@@ -26,9 +28,10 @@ from ..ops import (
 from ..order import is_view
 from .patterns import Found, No, Target
 from .places import is_arithmetic, placed
-from .terms import NOWHERE, applied, cast, factors_of, fresh, length, names_of, product, whole
+from .terms import NOWHERE, applied, cast, factors_of, fresh, length, names_of, product, total, whole
 
 BY_PLACE, PRODUCTS = "by_place", "products_by_place"
+Names: TypeAlias = frozenset[Coordinate]
 BY_GROUPS = "rows grouped by place"  # What the plan calls it.
 
 
@@ -110,17 +113,19 @@ def choose_matrices(one: Value, found: Found, target: Target) -> Value | No | No
     """Rows times the matrix that each of them chooses: all rows of one matrix at once."""
     op = one.op
     assert isinstance(op, Contract)
-    if BY_PLACE not in target.kernels or len(op.factors) != 2:
+    if BY_PLACE not in target.kernels or len(op.factors) < 2:
         return None
-    for table, x in (op.factors, op.factors[::-1]):
+    for n, table in enumerate(op.factors):
         read = table.op
         if not isinstance(read, Read) or is_view(table) or len(read.index) != 1:
             continue
         [(name, place)] = read.index
-        over, rows = names_of(op.over), place.names
+        x = product(op.factors[:n] + op.factors[n + 1 :])
+        rows = place.names
+        over = names_of(op.over) - rows
         columns = read.source.names - over - {name}
         varies = x.names - over
-        if is_arithmetic(place) or not rows or not columns or not over <= read.source.names & x.names:
+        if is_arithmetic(place) or not rows or not columns or not over or not over <= read.source.names & x.names:
             continue
         if rows & read.source.names or not (varies <= rows or rows <= varies):
             continue
@@ -128,20 +133,24 @@ def choose_matrices(one: Value, found: Found, target: Target) -> Value | No | No
             return No(f"`{min(varies & columns)}` is in the table and in what it is multiplied with", BY_GROUPS)
         if read.outside == "masked" or read.under is not None:
             return No("its place may be out of bounds where a guard removes it", BY_GROUPS)
-        return _by_place(one, read, x, rows | varies, columns)
+        return _by_place(one, read, x, rows | varies, columns, over)
     return None
 
 
-def _by_place(one: Value, read: Read, x: Value, rows: frozenset[Coordinate], columns: frozenset[Coordinate]) -> Value:
+def _by_place(one: Value, read: Read, x: Value, rows: Names, columns: Names, over: Names) -> Value:
+    """The kernel; rows that are summed are so after it."""
     assert isinstance(one.op, Contract)
     [(name, place)] = read.index
     if read.outside == "check":  # The places themselves, each refused where it is none.
         place = value(Read(value(Iota(read.source.axis(name))), ((name, place),), "check"))
-    mine, theirs, over = tuple(sorted(rows)), tuple(sorted(columns)), tuple(axis.name for axis in one.op.over)
-    layouts = (("", (mine, over)), ("", ((name,), theirs, over)), ("", (mine,)))
-    axes = tuple(one.axis(each) for each in (*mine, *theirs))
+    mine, theirs, inner = tuple(sorted(rows)), tuple(sorted(columns)), tuple(sorted(over))
+    layouts = (("", (mine, inner)), ("", ((name,), theirs, inner)), ("", (mine,)))
+    found = {axis.name: axis for each in (place, x, read.source) for axis in each.axes}
+    axes = tuple(found[each] for each in (*mine, *theirs))
     args = (cast(x, one.dtype), cast(read.source, one.dtype), cast(place, "i64"))
-    return value(Library(BY_PLACE, args, layouts, axes, (mine, theirs), (), "real", one.dtype))
+    made = value(Library(BY_PLACE, args, layouts, axes, (mine, theirs), (), "real", one.dtype))
+    summed = tuple(axis for axis in one.op.over if axis.name in rows)
+    return total(made, summed) if summed else made
 
 
 def products_by_place(one: Value, found: Found, target: Target) -> Value | No | None:

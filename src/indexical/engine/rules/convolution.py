@@ -80,6 +80,9 @@ def _windows(shifted: Value, op: Contract) -> list[Window]:
             found.append(window)
         elif not isinstance(at.op, Iota):
             return []
+    kept = read.source.names.difference(dict(read.index))
+    if any({window.count.name, window.size.name} & kept for window in found):
+        return []  # A diagonal.
     return _in_order(found, read.source) if len(found) <= _MOST else []
 
 

@@ -51,8 +51,8 @@ def elements(one: Value) -> float:
             return (SORTED if fn == "rank" else NORMALIZED) * points(one.axes)
         case Library(args=args):
             return points(one.axes) + sum(points(arg.axes) for arg in args)
-        case Read() if not is_view(one):
-            return GATHERED * points(one.axes)
+        case Read(index=index) if not is_view(one):  # Strides that leave their source are a copy of it.
+            return (1 if all(at.known.whole is not None for _, at in index) else GATHERED) * points(one.axes)
         case Put(values=values):
             return GATHERED * points(values.axes)
         case Write(values=values, index=index):
@@ -64,3 +64,8 @@ def products(one: Value) -> float:
     """The numbers that an operation touches, where it is no elementwise function: what is made of cells of small arrays
     is not counted against what is made of cells of large ones, since which are small is open."""
     return 0 if isinstance(one.op, Map) else elements(one)
+
+
+def normalized(one: Value) -> float:
+    """The numbers that normalisers touch: where all weights are there anyway, nothing is gained by those of few."""
+    return elements(one) if isinstance(one.op, Normalize) else 0

@@ -13,11 +13,18 @@ from .terms import applied, cast, factors_of, is_number, kept, names_of, product
 
 def choice_to_guard(one: Value, found: Found, target: Target) -> Value | No | None:
     """A choice between a value and 0 that is summed is a guard of the sum, which other rules know."""
-    op = summed(one)
-    if not is_number(found["otherwise"], 0):
+    op, test, then = summed(one), found["test"], found["then"]
+    if is_number(then, 0):
+        test, then = negated(test), found["otherwise"]
+    elif not is_number(found["otherwise"], 0):
         return None
-    source = cast(found["then"], one.dtype) if one.dtype is not None else found["then"]
-    return value(Reduce("sum", source, op.over, all_of(op.where, found["test"]), op.checked))
+    source = cast(then, one.dtype) if one.dtype is not None else then
+    return value(Reduce("sum", source, op.over, all_of(op.where, test), op.checked))
+
+
+def negated(test: Value) -> Value:
+    """The condition that holds where this one fails."""
+    return test.op.args[0] if isinstance(test.op, Map) and test.op.fn == "!" else applied("!", test)
 
 
 def take_condition_out(one: Value, found: Found, target: Target) -> Value | No | None:

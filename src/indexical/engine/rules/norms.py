@@ -218,11 +218,14 @@ def _loss(one: Value, logits: Value, classes: Axis, target: Target) -> Value | N
     """The cross-entropy at the class that is read."""
     read = one.op
     assert isinstance(read, Read)
-    if CROSS_ENTROPY not in target.kernels or len(read.index) != 1:
+    name, index = classes.name, dict(read.index)
+    if CROSS_ENTROPY not in target.kernels or name not in index:
         return None
-    [(name, place)] = read.index
+    place = index.pop(name)
+    if index:  # Of other rows than its own.
+        logits = value(Read(logits, tuple(index.items()), read.outside))
     rows = logits.names - {name}
-    if name != classes.name or name not in logits.names or place.names != rows or not rows:
+    if name not in logits.names or place.names != rows or not rows:
         return None
     if logits.dtype not in ("f32", "f64"):
         return None

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...ir import build
+from ...ir import nodes as ir
+from ...ir.affine import expression
 from ...ir.types import Coordinate
+from ..known import LONGEST
 from ..ops import (
     Axis,
     Carried,
@@ -24,8 +28,9 @@ from ..ops import (
     value,
 )
 from ..order import is_view
+from ..reach import ends_of
 from .patterns import Found, No, Target
-from .terms import applied, fresh, kept, last_point, names_of, promoted, total, whole
+from .terms import NOWHERE, applied, fresh, kept, last_point, names_of, promoted, total, whole
 
 # What the plan calls a sum into places.
 SCATTER = "scatter-add"
@@ -195,7 +200,8 @@ def contract_before_read(one: Value, found: Found, target: Target) -> Value | No
             return No(_MANY)
         taken = frozenset[Coordinate]().union(factor.names, over, read.source.names, *(other.names for other in others))
         names = _fresh_names(read, taken)
-        bare = tuple((old, value(Iota(Axis(new, read.source.extent(old))))) for old, new in names.items())
+        lengths = {old: _reached(at, read.source.extent(old)) for old, at in read.index}
+        bare = tuple((old, value(Iota(Axis(new, lengths[old])))) for old, new in names.items())
         table = value(Read(read.source, bare))
         inside = value(Contract((*others, table), op.over))
         return value(Read(inside, _index([(names[old], at) for old, at in read.index]), read.outside, read.under))
@@ -223,25 +229,66 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
         return None
     for read, weights in (op.factors, op.factors[::-1]):
         inner = read.op
-        if not isinstance(inner, Read) or is_view(read) or len(inner.index) != 1:
+        if not isinstance(inner, Read) or is_view(read) or isinstance(inner.source.op, Carried):
             continue
-        [(name, place)] = inner.index
-        if isinstance(inner.source.op, Carried) or not over <= place.names or inner.source.names & over:
+        pairs = [pair for pair in inner.index if pair[1].names & over and pair[1].names - over]
+        if len(pairs) != 1:
             continue
+        [(name, place)] = pairs
+        if inner.source.names.difference(dict(inner.index)) & (place.names | over):
+            continue  # A diagonal.
         if not is_arithmetic(place):
             return No(_MANY)
+        if not read.names - weights.names:
+            continue
         if not place.names <= weights.names:
             return No("the weights do not have all axes of the place")
         if inner.under is not None and not inner.under.names <= weights.names:
             return No("the guard has an axis that the weights do not have")
-        axis = Axis(fresh(name, read.names | weights.names | inner.source.names), inner.source.extent(name))
-        table = value(Read(inner.source, ((name, value(Iota(axis))),)))
-        summed = kept(inner.under, weights)
-        # A place that has to be there has to be there on this way too.
-        outside: Outside = "check" if inner.outside == "check" else "masked"
-        written = value(Write(summed, ((axis, place),), op.over, "add", outside, inner.under))
-        return value(Contract((written, table), (axis,)))
+        length = _reached(place, inner.source.extent(name))
+        axis = Axis(fresh(name, read.names | weights.names | inner.source.names), length)
+        index = _index([(name, value(Iota(axis))), *(pair for pair in inner.index if pair[0] != name)])
+        table = value(Read(inner.source, index))
+        return value(Contract((_by_place(weights, axis, op.over[0], name, inner), table), (axis,)))
     return None
+
+
+def _by_place(weights: Value, axis: Axis, key: Axis, name: Coordinate, read: Read) -> Value:
+    """Weights for every place of an axis: those of the one key that has it, or the sum of all that do. A place that
+    has to be there has to be there on this way too."""
+    place = dict(read.index)[name]
+    at = _key_at(place, key, value(Iota(axis)))
+    if at is None:
+        outside: Outside = "check" if read.outside == "check" else "masked"
+        return value(Write(kept(read.under, weights), ((axis, place),), (key,), "add", outside, read.under))
+    tests = [read.under]
+    if read.outside == "check":
+        every = Axis(axis.name, read.source.extent(name))
+        there = value(Read(value(Iota(every)), ((axis.name, place),), "check", read.under))
+        tests.append(applied(">=", there, whole(0)))
+    asked = kept(all_of(*tests), weights)
+    return value(Read(asked, ((key.name, at),), "masked", all_of(*is_point(at, key))))
+
+
+def _reached(place: Value, extent: ir.Expr) -> ir.Expr:
+    """The number of places that are there and may be read."""
+    ends = ends_of(place)
+    if not is_arithmetic(place) or (ends is None and place.known.most >= LONGEST):
+        return extent
+    beyond = build.whole(place.known.most + 1, NOWHERE) if ends is None else expression(ends[1], NOWHERE)
+    return extent if beyond == extent else build.apply("min", (extent, beyond), "whole", NOWHERE)
+
+
+def _key_at(place: Value, key: Axis, there: Value) -> Value | None:
+    """The key that has a place, where that is one more or one less for the next key."""
+    known = place.known.whole
+    if known is None or not is_arithmetic(place):
+        return None
+    step = known.terms.get(frozenset(((key.name, 1),)))
+    if step not in (1, -1) or sum(key.name in dict(term) for term in known.terms) != 1:
+        return None
+    first = placed(place, {key.name: whole(0)})
+    return applied("-", *((there, first) if step == 1 else (first, there)))
 
 
 # ----------------------------------------------------------------------------- views

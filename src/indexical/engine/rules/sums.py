@@ -208,9 +208,9 @@ def _arrays(factors: Sequence[Factor], over: frozenset[Coordinate]) -> list[Valu
 
 
 def _home(arrays: Sequence[Value], names: frozenset[Coordinate]) -> int | None:
-    """The smallest of some arrays that has these axes."""
+    """The smallest of some arrays that has these axes; what is read at places stays a read, where it may."""
     having = [n for n, array in enumerate(arrays) if names <= array.names]
-    return min(having, key=lambda n: len(arrays[n].axes), default=None)
+    return min(having, key=lambda n: (len(arrays[n].axes), isinstance(arrays[n].op, Read)), default=None)
 
 
 def _mask(arrays: list[Value], tests: Sequence[Value], target: Target) -> str | None:

@@ -13,7 +13,7 @@ from ..alike import share_alike
 from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
-from .cost import elements, products
+from .cost import elements, normalized, products
 from .decays import by_decay, decayed, decayed_by_steps
 from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
 from .masks import mask_reduction, mask_scores, sum_of_same
@@ -31,7 +31,14 @@ from .norms import (
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
 from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract, write_places
-from .ranks import all_ranks, among_the_largest, by_sorting, first_places, places_of_the_largest, select_first
+from .ranks import (
+    all_ranks,
+    among_the_largest,
+    by_sorting,
+    few_places,
+    gather_first,
+    select_first,
+)
 from .remainders import sum_by_remainder
 from .renaming import name_alike
 from .rewrite import rewrite
@@ -58,10 +65,6 @@ from .telling import (
     into_places,
 )
 from .turning import count_from_end
-
-
-def _is_number(one: Value) -> bool:
-    return one.is_host
 
 
 def _has_guard(one: Value) -> bool:
@@ -124,6 +127,14 @@ RULES: tuple[Rule, ...] = (
     Rule("run along", Pattern(Reduce), running, "⊕_s x[s] where s ≤ t = ⊕(x up to t)", elements, by_running),
     Rule("decay", GUARDED_SUM, decayed, "Σ_s g^(t-s)·x[s] where s ≤ t is y[t] = g·y[t-1] + x[t]", elements, by_decay),
     Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", None, by_groups),
+    Rule(
+        "gather the first",
+        reduced("sum", anything("x")),
+        gather_first,
+        "Σ_j x[j] where rank(x)[j] < n = Σ_t x[p[t]], p the places of the first n",
+        normalized,
+        few_places,
+    ),
     Rule("write at places", GUARDED_SUM, write_places, "Σ_j x[j]·[f(j) = p] is a sum into places", None, into_places),
     Rule("merge views", read_of(Pattern(Read, "inner"), "outer"), merge_reads, "x[f][g] = x[f∘g]"),
     Rule("join sums", reduced("sum", Pattern(Contract, "inner")), join_sums, "Σ_c Σ_k a·b = Σ_ck a·b"),
@@ -157,14 +168,6 @@ RULES: tuple[Rule, ...] = (
         among_the_largest,
     ),
     Rule(
-        "place the first",
-        reduced("argmax", anything("same", _is_number), where=anything("guard")),
-        first_places,
-        "argmax_j 0 where rank(x) = t is the place of the t-th",
-        None,
-        places_of_the_largest,
-    ),
-    Rule(
         "choose matrices",
         Pattern(Contract),
         choose_matrices,
@@ -185,7 +188,6 @@ RULES: tuple[Rule, ...] = (
     Rule("round a norm once", mapped(ROUNDED, NORM), round_norm, "b16(norm(f32(x))) = norm(x)"),
     Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)"),
     Rule("convolve", Pattern(Contract), convolve, "Σ_k x[i + k]·w[k] is a convolution", elements, by_convolution),
-    Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),
     Rule(
         "contract before the read",
         Pattern(Contract),
@@ -199,9 +201,10 @@ RULES: tuple[Rule, ...] = (
         Pattern(Contract),
         write_before_contract,
         "Σ_j w[i,j]·r[f(i,j),e] = Σ_p (Σ_j w[i,j]·[f(i,j) = p])·r[p,e]",
-        elements,
+        None,
         before_the_contraction,
     ),
+    Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),
 )
 
 # What no sum has taken as its guard.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ...ir.types import Coordinate
 from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts, operands
+from ..order import is_view
 from ..words import Names, as_written
 from .choices import group_of
 from .places import is_arithmetic, pinned
@@ -48,8 +49,9 @@ def for_each_remainder(before: Value, after: Value, names: Names) -> str:
 
 def by_chosen_matrices(before: Value, after: Value, names: Names) -> str:
     """Rows times the matrix that each of them chooses."""
-    assert isinstance(after.op, Library)
-    place = after.op.args[-1]
+    made = after.op.source if isinstance(after.op, Reduce) else after
+    assert isinstance(made.op, Library)
+    place = made.op.args[-1]
     while isinstance(place.op, Map) or (isinstance(place.op, Read) and place.op.outside == "check"):
         place = place.op.args[0] if isinstance(place.op, Map) else place.op.index[0][1]
     rows = _listed(place.names)
@@ -71,10 +73,11 @@ def before_the_read(before: Value, after: Value, names: Names) -> str:
 
 def before_the_contraction(before: Value, after: Value, names: Names) -> str:
     """A table whose weights are added up before they are contracted."""
-    assert isinstance(after.op, Contract)
-    written = after.op.factors[0].op
-    assert isinstance(written, Write)
-    return f"weights are added up for each place {_places(written, names)} of the table: one product of matrices"
+    assert isinstance(before.op, Contract)
+    over = frozenset(axis.name for axis in before.op.over)
+    reads = (factor.op for factor in before.op.factors if isinstance(factor.op, Read) and not is_view(factor))
+    place = next(at for read in reads for _, at in read.index if at.names & over)
+    return f"weights are added up for each place `{as_written(place, names)}` of the table: one product of matrices"
 
 
 def _places(op: Read | Write, names: Names) -> str:
