@@ -3,7 +3,7 @@ key, and normalisers. They are operations; a kernel is handed the array."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -59,8 +59,9 @@ class _Search:
         attend = step.attend or (None if step.gradient is None else step.gradient.attend)
         if attend is None and step.chunks is None and (step.recurrence is None or step.recurrence.scan is None):
             return step
-        first = self._first(step)
-        self.known, self.left = {}, None
+        first, self.left = self._first(step), None
+        scanned = self._scanned(step, first)
+        self.known = {}
         for expr, ranges in self._parts(step, attend):
             self._find(expr, ranges, _pairs(attend), first)
         if self.left is not None:
@@ -68,8 +69,22 @@ class _Search:
             self.made.pop(first, None)
             refusals = (*step.refusals, Refusal(step.definition, step.kernel, reason))
             return Step(step.definition, ARRAYS, refusals=refusals, beside=step.beside)
-        changed: Step = _replaced(step, self.known) if self.known else step
+        changed: Step = _replaced(scanned, self.known) if self.known else scanned
         return changed
+
+    def _scanned(self, step: Step, first: str) -> Step:
+        """A step whose scan reads definitions. The same expression in two clauses is two of them: a clause
+        has points of its own."""
+        if step.recurrence is None or step.recurrence.scan is None:
+            return step
+        scan, parts = step.recurrence.scan, []
+        for clause, part in zip(scan.clauses, scan.parts, strict=True):
+            self.known = {}
+            for expr in (part.times, part.plus, part.read_where):
+                if expr is not None:
+                    self._find(expr, _by_coordinate(clause.ranges), _pairs(None), first)
+            parts.append(_replaced(part, self.known))
+        return replace(step, recurrence=replace(step.recurrence, scan=replace(scan, parts=tuple(parts))))
 
     def _first(self, step: Step) -> str:
         """The first definition of a step in the order of the program."""
@@ -77,16 +92,12 @@ class _Search:
         return next(name for item in self.plan.program.order for name in members(item) if name in own)
 
     def _parts(self, step: Step, attend: Attend | None) -> Iterator[tuple[ir.Expr, Ranges]]:
-        """The expressions of a kernel, each with the ranges of what it varies with."""
-        scan = None if step.recurrence is None else step.recurrence.scan
-        for clause, part in zip(scan.clauses, scan.parts, strict=True) if scan is not None else ():
-            ranges = {range.coordinate: range for range in clause.ranges}
-            yield from ((expr, ranges) for expr in (part.times, part.plus, part.read_where) if expr is not None)
+        """The expressions of a kernel that is no scan, each with the ranges of what it varies with."""
         home = self.lets[step.definition if step.gradient is None else step.gradient.forward]
-        ranges = {range.coordinate: range for range in home.clauses[0].ranges}
+        ranges = _by_coordinate(home.clauses[0].ranges)
         if step.chunks is not None:
             chunks = step.chunks
-            ranges |= {range.coordinate: range for range in (chunks.key, *chunks.features)}
+            ranges |= _by_coordinate((chunks.key, *chunks.features))
             yield from ((expr, ranges) for expr in chunks.parts)
         if attend is not None:
             attention, dot = attend.attention, attend.scores.dot
@@ -94,7 +105,7 @@ class _Search:
             more = [] if step.gradient is None else [step.gradient.arriving]
             yield from ((expr, ranges) for expr in (*attention.parts, attention.value, *more))
             if dot is not None:
-                ranges = ranges | {range.coordinate: range for range in dot.compared}
+                ranges = ranges | _by_coordinate(dot.compared)
                 yield from ((expr, ranges) for expr in (dot.query, dot.key))
 
     def _find(self, expr: ir.Expr, ranges: Ranges, pairs: Callable[[ir.Expr], bool], first: str) -> None:
@@ -107,7 +118,7 @@ class _Search:
             if not isinstance(expr, ir.Reduce) or expr.op in _APART:
                 self.left = expr
         if isinstance(expr, ir.Reduce):
-            ranges = {**ranges, **{range.coordinate: range for range in expr.ranges}}
+            ranges = {**ranges, **_by_coordinate(expr.ranges)}
         for part in children(expr):
             self._find(part, ranges, pairs, first)
 
@@ -140,6 +151,10 @@ class _Search:
                     if not bare and not (known.entails(place) and known.entails(length - place - 1)):
                         return False
         return True
+
+
+def _by_coordinate(ranges: Iterable[ir.Range]) -> dict[Coordinate, ir.Range]:
+    return {range.coordinate: range for range in ranges}
 
 
 def _is_operation(expr: ir.Expr, pairs: Callable[[ir.Expr], bool]) -> bool:
