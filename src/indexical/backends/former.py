@@ -17,12 +17,13 @@ from ..engine.show.blocks import Turns
 from ..engine.specialise import specialise
 from ..ir import nodes as ir
 from ..ir.asked import asked_where
+from ..ir.graph import reached
 from ..ir.needs import read_in
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention, Plan, Step
 from ..plan.target import TRITON
-from ..plan.turns import as_written, turn_of
+from ..plan.turns import as_written, is_number, turn_of
 from ..records import dataclass
 from . import attention
 from .base import dialect_of
@@ -118,7 +119,14 @@ def _read(step: Step, names: tuple[str, ...], lets: Mapping[str, ir.Let]) -> tup
         exprs += _bounds(lets[name] for name in names)
         exprs += [slot for clause in step.recurrence.scan.clauses for slot in clause.slots]
     found = [*read_in(*exprs), *(read.tensor for name in inner for read in reads_of(lets[name]))]
+    if step.block is not None or step.gradient is not None:
+        found = reached(found, lambda name: _counted_by(name, lets))
     return tuple(name for name in dict.fromkeys(found) if name not in inner and name not in names)
+
+
+def _counted_by(name: str, lets: Mapping[str, ir.Let]) -> list[str]:
+    """The tensors that a number is made of; none of any other tensor."""
+    return [read.tensor for read in reads_of(lets[name])] if name in lets and is_number(lets[name]) else []
 
 
 def _parts(attention: Attention) -> list[ir.Expr]:

@@ -78,11 +78,11 @@ def _program(plan: Plan, lets: Iterable[ir.Let], outputs: tuple[str, ...]) -> ir
     lets, tensors = tuple(lets), plan.program.tensors
     own = {let.name for let in lets}
     read = _read(lets, tensors, own)
-    while more := [one for name in read if isinstance(one := tensors[name], ir.Let) and _is_number(one)]:
+    while more := [one for name in read if isinstance(one := tensors[name], ir.Let) and is_number(one)]:
         lets, own = (*more, *lets), own | {let.name for let in more}
         read = _read(lets, tensors, own)
     given = [tensors[name] for name in read]
-    numbers = {let.name: let.clauses[0].body for let in lets if _is_number(let)}
+    numbers = {let.name: let.clauses[0].body for let in lets if is_number(let)}
 
     def counted(expr: ir.Expr) -> ir.Expr:
         """An extent of an input, which is there before any definition is."""
@@ -106,7 +106,8 @@ def _read(lets: Iterable[ir.Let], tensors: Mapping[str, ir.Input | ir.Let], own:
     return [name for name in dict.fromkeys((*counts, *read)) if name not in own]
 
 
-def _is_number(let: ir.Let) -> bool:
+def is_number(let: ir.Let) -> bool:
+    """Whether a definition is a whole number, which a program of its own makes again of what it reads."""
     return not let.axes and let.kind == "whole" and len(let.clauses) == 1 and let.clauses[0].guard is None
 
 
