@@ -25,12 +25,14 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from indexical.backends.kernels import triton_launch  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
-from indexical.engine.kernel_texts import _defined, kernel_texts  # noqa: E402
+from indexical.engine.kernel_texts import kernel_texts  # noqa: E402
 from indexical.run.store import Store  # noqa: E402
 
 FOLDER = Path(triton_launch.__file__).parent
 HOPPER = GPUTarget("cuda", 90, 32)
 SCRIPT = Path(__file__).with_name("launching.py")
+
+
 def form(kernel: Any = None, divisible: bool = True, **changed: Any) -> Form:
     types = ("*fp32", "*fp32", "fp32", "i32", "i32")
     given = Form(kernel or loaded()[0], types, (divisible,) * 2 + (False,) * 3, (64,), 4, 2)
@@ -326,10 +328,18 @@ def test_operators_do_not_load_the_compiler() -> None:
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, env=environment)
 
 
+def defined(text: str) -> set[str]:
+    """The functions, classes and variables of a module."""
+    own = [node for node in ast.parse(text).body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    inside = [part for node in own if isinstance(node, ast.Assign | ast.AnnAssign) for part in ast.walk(node)]
+    stored = {part.id for part in inside if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return stored | {node.name for node in own if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
 @pytest.mark.parametrize("file", ["triton_launch", "torch_operator"])
 def test_names_are_those_of_no_other_text(file: str) -> None:
     """Kernel files are pasted into one module."""
-    names = {path.stem: set(_defined(path.read_text(encoding="utf-8"))) for path in FOLDER.glob("t*.py")}
+    names = {path.stem: defined(path.read_text(encoding="utf-8")) for path in FOLDER.glob("t*.py")}
     own = names.pop(file)
     assert {other: sorted(found & own) for other, found in names.items() if found & own} == {}
 
