@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import Input, operands
+from ..ops import Input, Value, operands
 from ..order import roots_of
 from .lines import filled
 from .printer import Printer
@@ -13,13 +13,15 @@ def free(p: Printer) -> None:
     at. What a function inside was given is looked at after it."""
     read = {part: None for one in p.unlooked for part in operands(one.op) if part in p.names and part not in p.held}
     p.unlooked = [one for one in p.unlooked if not p.held.isdisjoint(operands(one.op))]
-    arrays = [one for one in read if len(one.axes) > 1 and not isinstance(one.op, Input)]
-    gone = {one for one in arrays if p.readers(one) <= p.emitted}
-    gone -= set(roots_of(p.plan)) if gone else gone
+    done = {p.names[one] for one in read if _is_done(p, one)}
+    if not done:
+        return
+    roots = set(roots_of(p.plan))
+    needed = {name for one, name in p.names.items() if name in done and (one in roots or not _is_done(p, one))}
+    gone = [one for one, name in p.names.items() if name in done - needed]
     if not gone:
         return
-    needed = {name for one, name in p.names.items() if one not in gone}
-    names = sorted({p.names[one] for one in gone} - needed)
+    names = sorted(done - needed)
     inside: set[str] = set()
     if p.kernels is not None:
         names = [name for name in names if name not in p.kernels.reads_later()]
@@ -31,3 +33,8 @@ def free(p: Printer) -> None:
     p.statements[-1][1].extend(gone)
     for one in gone:
         del p.names[one]
+
+
+def _is_done(p: Printer, one: Value) -> bool:
+    """Whether all that reads an array is computed. Another value may have its name: one that is the same array."""
+    return len(one.axes) > 1 and not isinstance(one.op, Input) and p.readers(one) <= p.emitted
