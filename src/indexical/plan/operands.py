@@ -168,11 +168,17 @@ def _is_operation(expr: ir.Expr, pairs: Callable[[ir.Expr], bool]) -> bool:
 
 
 def _pairs(attend: Attend | None) -> Callable[[ir.Expr], bool]:
-    """Whether an expression varies with both a query and a key; without an attention, nothing does."""
+    """Whether an expression varies with both a query and a key, or compares the one query that there is with keys;
+    without an attention, none does."""
     if attend is None:
         return lambda expr: False
-    key, rows = attend.attention.coordinate, frozenset(attend.layout.rows)
-    return lambda expr: key in expr.type.coordinates and not rows.isdisjoint(expr.type.coordinates)
+    key, rows, dot = attend.attention.coordinate, frozenset(attend.layout.rows), attend.scores.dot
+
+    def pairs(expr: ir.Expr) -> bool:
+        compares = dot is not None and isinstance(expr, ir.Reduce) and expr.ranges == dot.compared
+        return key in expr.type.coordinates and (compares or not rows.isdisjoint(expr.type.coordinates))
+
+    return pairs
 
 
 def _replaced(part: Any, known: Mapping[ir.Expr, ir.Expr]) -> Any:
