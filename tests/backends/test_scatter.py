@@ -272,7 +272,13 @@ def test_the_plan_says_what_was_chosen() -> None:
     assert "scatter-add over `i` by `p[i]`" in str(ix.compile(TRANSPOSED).plan(**arrays))
 
 
-def test_the_plan_says_why_not() -> None:
-    text = EDGES["a range that depends on the place"]
+def test_a_range_that_depends_on_the_place_is_asked_there() -> None:
     arrays = {"E": reals(4), "x": reals(5, 3), "p": places(4, 5)}
+    text = EDGES["a range that depends on the place"]
+    assert "scatter-add over `i` by `p[i]`" in str(ix.compile(text).plan(**arrays))
+
+
+def test_the_plan_says_why_not() -> None:
+    arrays = {"E": reals(4), "x": reals(5), "p": places(4, 5)}
+    text = EDGES["one place twice"]
     assert "not by scatter-add: another condition varies with `n`" in str(ix.compile(text).plan(**arrays))

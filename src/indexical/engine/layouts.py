@@ -105,8 +105,11 @@ def _wishes(values: list[Value], written: Mapping[Value, Order]) -> dict[Value, 
 
 def _wish(one: Value, part: Value, own: Order) -> Order:
     match one.op:
-        case Reduce(over=gone) | Contract(over=gone) | Write(gone=gone) | Put(gone=gone):
+        case Reduce(over=gone) | Contract(over=gone) | Put(gone=gone):
             return (*own, *_names(gone))
+        case Write(index=index, gone=gone) if part is one.op.values:  # What has a place lies together.
+            moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
+            return (*(name for name in own if name in moved), *_names(gone), *own)
         case Library(args=args, layouts=layouts):
             return tuple(name for group in layouts[args.index(part)][1] for name in group)
         case Read(source, index) if part is source:
