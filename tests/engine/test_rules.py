@@ -32,6 +32,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # A program for each rule that it fires on.
 MINIMAL = {
     "name alike what is reduced": "input x[i, m]; let y[i, m] = x[i, m] / sum[m](abs(x[i, m]) + 1.0);",
+    "a choice that is decided": "input x[i]; let y[i] = sum[k](x[k] ** (i - k) where k <= i);",
     "a choice of 0 is a guard": "input x[i, k]; let y[i] = sum[k](if k <= i { x[i, k] } else { 0.0 });",
     "a factor of 1 or 0 is a guard": """
         input c[n, e]: i64, v[i]: i64; let y[i, e] = sum[n]((c[n, e] as f64) * (if n == v[i] { 1.0 } else { 0.0 }));""",

@@ -38,6 +38,12 @@ def take_condition_out(one: Value, found: Found, target: Target) -> Value | No |
     return kept(all_of(*out), value(Reduce("sum", op.source, op.over, all_of(*inside), op.checked)))
 
 
+def choice_decided(one: Value, found: Found, target: Target) -> Value | None:
+    """A choice whose condition holds everywhere is what is chosen, unless it is made wider or longer."""
+    then = found["then"]
+    return then if (then.axes, then.dtype, then.kind) == (one.axes, one.dtype, one.kind) else None
+
+
 def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | None:
     """A guard that fails just where a factor is read outside its source, which is 0 there, removes nothing else."""
     op = summed(one)

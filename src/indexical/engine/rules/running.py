@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...ir.affine import Polynomial, expression, number, of_atom, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
@@ -9,7 +11,7 @@ from ..ops import Axis, Iota, Normalize, Outside, Read, Reduce, Value, all_of, a
 from ..words import Names
 from .guards import not_negative
 from .patterns import Found, No, Target
-from .terms import NOWHERE, applied, cast, infinity, is_number, last_point, real, where, whole, zero
+from .terms import NOWHERE, applied, cast, infinity, is_number, last_point, real, truth, where, whole, zero
 
 # What runs along an axis for each reduction, and what the plan calls that.
 RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "any": "cummax", "all": "cummin"}
@@ -46,6 +48,14 @@ class Order:
         return _is_surely((longer if self.forward else number(0)) - self.shift)
 
     @property
+    def there(self) -> Iterator[Value]:
+        """The conditions under which some point counts: there is one as soon as the last one is."""
+        if not self.begins_inside:
+            yield applied(">=", self.place, whole(0))
+        if not _is_surely(polynomial(self.key.extent) - polynomial(self.query.extent)):
+            yield applied(">", host(self.key.extent), whole(0))
+
+    @property
     def begins_inside(self) -> bool:
         """Whether that is surely no point before the first."""
         longer = polynomial(self.key.extent) - polynomial(self.query.extent)
@@ -72,9 +82,8 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
         return applied("/", total, apply(f"as {one.dtype or 'real'}", count))
     if op.checked and (op.fn == "prod" or asked is not None):
         return None  # A total that nobody asks for may not fit.
-    if op.fn == "any" and source.is_host and others is None:  # Some point is there as soon as the last one is.
-        there = [applied(">=", order.place, whole(0)), applied(">", host(order.key.extent), whole(0))]
-        return all_of(asked, *there)
+    if _is_there(op, source, others):
+        return all_of(asked, *order.there) or truth()
     nothing = _nothing(op.fn, one)
     body = source if one.kind == "bool" else cast(source, one.dtype if one.kind == "real" else "i64")
     if one.kind == "bool":
@@ -125,7 +134,7 @@ def prefix_of(op: Reduce) -> tuple[Order, Value, Value | None, Value | None] | N
         return None
     source, tests = op.source, conjuncts(op.where)
     if op.fn == "any" and not tests:
-        source, tests = host_true(), conjuncts(source)
+        source, tests = truth(), conjuncts(source)
     for n, test in enumerate(tests):
         order = order_of(test, op.over[0])
         if order is None or order.query.name in source.names:
@@ -142,8 +151,9 @@ def prefix_of(op: Reduce) -> tuple[Order, Value, Value | None, Value | None] | N
     return None
 
 
-def host_true() -> Value:
-    return applied("==", whole(0), whole(0))
+def _is_there(op: Reduce, source: Value, others: Value | None) -> bool:
+    """Whether a prefix asks no more than whether it has points."""
+    return op.fn == "any" and source.is_host and others is None
 
 
 def order_of(test: Value, key: Axis) -> Order | None:
@@ -200,6 +210,8 @@ def by_running(before: Value, after: Value, names: Names) -> str:
     assert isinstance(before.op, Reduce)
     found = prefix_of(before.op)
     assert found is not None
-    order = found[0]
+    order, source, others, _ = found
+    if _is_there(before.op, source, others):
+        return ""  # Nothing runs.
     word, way = _WORDS.get(before.op.fn, before.op.fn), "up to" if order.forward else "from"
     return f"a running {word} along `{order.key.name}`, {way} each `{order.query.name}`"

@@ -15,7 +15,7 @@ from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
 from .cost import elements, normalized, products
 from .decays import by_decay, decayed, decayed_by_steps
-from .guards import choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
+from .guards import choice_decided, choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
 from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import contract_short, round_again, round_once
 from .norms import (
@@ -64,6 +64,7 @@ from .telling import (
     for_each_remainder,
     into_places,
 )
+from .terms import is_truth
 from .turning import count_from_end
 
 
@@ -74,6 +75,7 @@ def _has_guard(one: Value) -> bool:
 SUMMED = frozenset(("+", "-"))
 MULTIPLIED = frozenset(("*", "/"))
 SUM_OF_CHOICE = reduced("sum", mapped("where", anything("test"), anything("then"), anything("otherwise")))
+DECIDED = mapped("where", anything("", is_truth), anything("then"), anything())
 SUM = reduced("sum", anything("x"))
 GUARDED_SUM = reduced("sum", anything("x"), where=anything("guard"))
 SUM_OF_PRODUCT = reduced("sum", mapped(MULTIPLIED, name="product"))
@@ -111,6 +113,7 @@ FIRST: tuple[Rule, ...] = (
 
 RULES: tuple[Rule, ...] = (
     Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
+    Rule("a choice that is decided", DECIDED, choice_decided, "x if true else y = x"),
     Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c"),
     Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c"),
     Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),

@@ -36,6 +36,16 @@ def real(number: int) -> Value:
     return host(build.real(Fraction(number), NOWHERE))
 
 
+def truth() -> Value:
+    """What holds everywhere."""
+    return host(build.truth(True, NOWHERE))
+
+
+def is_truth(one: Value) -> bool:
+    """Whether this is known to hold everywhere."""
+    return isinstance(one.op, Number) and one.op.expr == build.truth(True, NOWHERE)
+
+
 def infinity(sign: int) -> Value:
     """An infinity of the host. The language has no literal for it."""
     largest = build.apply("as inf", (), "real", NOWHERE)
