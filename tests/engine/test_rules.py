@@ -371,3 +371,8 @@ def test_every_rule_fires_somewhere() -> None:
     for rule in RULES:
         print(f"{rule.name:32} {examples[rule.name]:5} examples {drawn_ones[rule.name]:5} drawn   {rule.law}")
     assert not [rule.name for rule in RULES if not examples[rule.name] + drawn_ones[rule.name]]
+
+
+@pytest.mark.parametrize("said", ["false", "1 > 2", "i > 2", "k > 1 && 2 > 1"])
+def test_whether_there_are_points_hears_all_conditions(said: str) -> None:
+    check(drawn(f"input x[i, k]; let y[i] = any[s in 0..size(k)](s <= i && {said.replace('k', 's')});"))

@@ -83,7 +83,8 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
     if op.checked and (op.fn == "prod" or asked is not None):
         return None  # A total that nobody asks for may not fit.
     if _is_there(op, source, others):
-        return all_of(asked, *order.there) or truth()
+        said = None if source is truth() else source
+        return all_of(said, asked, *order.there) or truth()
     nothing = _nothing(op.fn, one)
     body = source if one.kind == "bool" else cast(source, one.dtype if one.kind == "real" else "i64")
     if one.kind == "bool":
