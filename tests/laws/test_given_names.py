@@ -81,6 +81,20 @@ def test_names_do_not_matter_to_pytorch(case: Case, data: st.DataObject) -> None
                 assert_same(ours, theirs, f"{text}\n{names}")
 
 
+@pytest.mark.parametrize("name", ["d_score", "flow", "part", "gradients"])
+def test_an_array_may_be_called_as_a_variable_of_the_way_back(name: str) -> None:
+    text = "input Q[i, d], K[j, d], V[j, e]; let w[i, j] = sigmoid(sum[d](Q[i, d] * K[j, d]) - 0.5) where j <= i;"
+    text += "let out[i, e] = sum[j](w[i, j] * V[j, e]);"
+    given = list(torch.linspace(-1.0, 2.0, 45, dtype=torch.float64).sin().reshape(3, 5, 3))
+    given = [array.requires_grad_() for array in given]
+    with called_few(0):
+        plain, other = ix.compile(text), ix.compile(text.replace("K[", f"{name}["))
+        (value,), flows = with_gradients(lambda *each: plain(*each, backend="torch"), given)
+        (found,), found_flows = with_gradients(lambda *each: other(*each, backend="torch"), given)
+    for ours, theirs in zip((found, *found_flows), (value, *flows), strict=True):
+        assert_same(ours, theirs, name)
+
+
 @given(cases(), st.data())
 def test_names_do_not_matter_to_numpy(case: Case, data: st.DataObject) -> None:
     check("numpy", case, data)

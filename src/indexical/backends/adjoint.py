@@ -193,11 +193,12 @@ def pretend(low: Lowering, value: Value, span: object) -> ir.Expr:
     if not value.is_named:
         value = low.text.named(value, "part")
     assert isinstance(value.code, Name)
-    name = value.code.text
+    variable = value.code.text
+    name = f"{variable}'"  # No tensor of a program is called so, whatever variable has it.
     zero = build.whole(0, span)  # type: ignore[arg-type]
     axes = tuple(ir.Axis(axis, zero) for axis in value.axes)
     low.tensors = {**low.tensors, name: ir.Input(name, axes, "real", None, span)}  # type: ignore[arg-type]
-    low.stored[name] = Stored(name, value.dtype)
+    low.stored[name] = Stored(variable, value.dtype)
     low.pretended[name] = value.axes
     return build.read(name, tuple(build.coord(axis, span) for axis in value.axes), "real", span)  # type: ignore[arg-type]
 
