@@ -14,6 +14,7 @@ from ..ir.types import Coordinate
 from ..ir.walk import children, fresh_name, is_bare, reads_of, rebuild, substitute, walk
 from ..records import dataclass
 from .ordering import definition, preceded
+from .reach import reach
 
 Scope = Mapping[Coordinate, ir.Range]
 
@@ -52,19 +53,24 @@ def gathering_by_place(program: ir.Program) -> set[str]:
         return set()
     reads = {let.name: list(reads_of(let)) for let in program.lets}
     readers = [let for let in program.lets if any(read.tensor in weights for read in reads[let.name])]
-    parts = (part for let in readers for clause in let.clauses for part in walk(clause.body))
-    built = {name for part in parts if isinstance(part, ir.Reduce) for name in _added_up(part, weights)}
+    clauses = (clause for let in readers for clause in let.clauses)
+    sums = ((part, clause) for clause in clauses for part in walk(clause.body) if isinstance(part, ir.Reduce))
+    built = {name for part, clause in sums for name in _added_up(part, clause, weights, program.definitions)}
     return {name for name, read in reads.items() if any(one.tensor in built for one in read)}
 
 
-def _added_up(expr: ir.Reduce, weights: set[str]) -> set[str]:
-    """The weights of a sum in which a table is read at a place of its key and of something else, and has coordinates
-    that these have not."""
+def _added_up(expr: ir.Reduce, clause: ir.Clause, weights: set[str], lets: Mapping[str, ir.Let]) -> set[str]:
+    """The weights of a sum in which a table is read at a place of its key and of something else that is counted, and
+    has coordinates that these have not."""
     reads = [part for part in walk(expr.body) if isinstance(part, ir.Read)]
     asked = build.varying(read for read in reads if read.tensor in weights)
+    ranges = {range.coordinate: range for range in (*clause.ranges, *expr.ranges)}
     for read in reads:
-        pairs = (index.type.coordinates for index in read.indices if len(index.type.coordinates) > 1)
-        if not read.type.coordinates <= asked and any(pair & expr.coordinates for pair in pairs):
+        places = [index for index in read.indices if not isinstance(index, ir.Coord)]
+        if len(places) != 1 or read.type.coordinates <= asked:
+            continue
+        varies = places[0].type.coordinates
+        if len(varies) > 1 and varies & expr.coordinates and reach(places[0], ranges, lets).highest is not None:
             return {read.tensor for read in reads} & weights
     return set()
 
