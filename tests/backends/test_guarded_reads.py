@@ -207,7 +207,7 @@ def test_axes_that_agree_in_the_program_need_no_range_in_its_derivative() -> Non
     assert "let d_x[k] " in str(backward)
 
 
-ONE_WAY = ("max[k in 0..3](Q[i, k] * K[j, k])", f"{QK.format(h='')} + min[k](b[k] where k <= j)")
+ONE_WAY = ("max[k in 0..3](Q[i, k] * K[j, k])", f"{QK.format(h='')} + min[k](b[k] where k <= i - j)")
 
 
 @pytest.mark.parametrize("score", ONE_WAY)
@@ -227,3 +227,15 @@ def test_a_score_without_a_way_back_runs_plainly_where_a_gradient_is_wanted(scor
             out, found = with_gradients(program, arrays)
         torch.testing.assert_close(out, value)
         torch.testing.assert_close(found, right)
+
+
+def test_what_is_reduced_for_each_key_has_a_way_back() -> None:
+    """It is an array of its own, which the kernel reads."""
+    program = ix.compile("""
+        input Q[i, d], K[j, d], V[j, e], b[k];
+        let w[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d]) + min[k](b[k] where k <= j)) where j <= i;
+        let out[i, e] = sum[j](w[i, j] * V[j, e]);""")
+    arrays = [torch.randn([{"e": 2, "d": 3}.get(a.coordinate, 4) for a in t.axes]) for t in program.ir.inputs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ix.SlowPath)
+        torch.testing.assert_close(with_gradients(program, arrays), with_gradients(program, arrays, isolate=True))
