@@ -65,7 +65,7 @@ def in_blocks(p: Printer, turns: Turns, given: Mapping[str, str], definitions: l
     p.add(f"def {function}({', '.join((first, last, *arrays))}):")
     p.add(f"    {count} = {last} - {first}")
     p.lines += lines[1:] if lines and not lines[0] else lines
-    p.add(f"    return {', '.join(parts)},")
+    p.add(f"    return {', '.join(parts)}{',' if len(parts) == 1 else ''}")
     p.add("")
     variables = {one.name: p.own_names.get(one.name) or p.fresh(one.name) for one in definitions}
     zeros = [p.d.zeros(p, p.shape(one.home), turns.wide.get(one.name, one.dtype)) for one in definitions]
