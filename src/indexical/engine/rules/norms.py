@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
@@ -15,6 +16,9 @@ from .patterns import Found, No, Target
 from .renaming import rename
 from .sums import multiplied
 from .terms import Factor, applied, cast, factors_of, is_number, length
+
+# How a value gets another name for an axis.
+Naming: TypeAlias = Callable[[Value, Axis, Axis], Value | None]
 
 LAYER_NORM, RMS_NORM, CROSS_ENTROPY = "layer_norm", "rms_norm", "cross_entropy"
 
@@ -77,7 +81,8 @@ def norm(one: Value, found: Found, target: Target) -> Value | No | None:
         if whole is None:
             continue
         rest = [factor for factor in factors if factor is not root and factor is not whole[0]]
-        made = _normed(base, square, eps, whole[1], target)
+        naming = _read_along if _is_read(whole[0].value, base) else rename
+        made = _normed(base, square, eps, whole[1], naming, target)
         return None if made is None else multiplied([Factor(made), *rest])
     return None
 
@@ -90,7 +95,13 @@ def _axis_of(one: Value, base: Value, axis: Axis) -> Axis | None:
     if len(names) != 1 or base.names - one.names != {axis.name}:
         return None
     own = one.axis(next(iter(names)))
-    return own if own.extent == axis.extent and rename(base, axis, own) is one else None
+    same = _read_along(base, axis, own) is one or rename(base, axis, own) is one
+    return own if own.extent == axis.extent and same else None
+
+
+def _read_along(one: Value, axis: Axis, own: Axis) -> Value:
+    """A value that is read along another axis."""
+    return value(Read(one, ((axis.name, value(Iota(own))),)))
 
 
 def _spread(one: Value) -> tuple[Value | None, float | None]:
@@ -103,7 +114,11 @@ def _spread(one: Value) -> tuple[Value | None, float | None]:
     return None, None
 
 
-def _normed(base: Value, square: Mean, eps: float, own: Axis, target: Target) -> Value | None:
+def _is_read(one: Value, base: Value) -> bool:
+    return isinstance(one.op, Read) and one.op.source is base
+
+
+def _normed(base: Value, square: Mean, eps: float, own: Axis, naming: Naming, target: Target) -> Value | None:
     """The kernel's norm along an axis, which the result has by its `own` name."""
     axis, tests = square.axis, square.tests
     kernel, x = RMS_NORM, base
@@ -112,7 +127,7 @@ def _normed(base: Value, square: Mean, eps: float, own: Axis, target: Target) ->
             mean = mean_of(centre)
             if mean is not None and mean.source is source and mean.axis == axis:
                 kernel, x, tests = LAYER_NORM, source, (*tests, *mean.tests)
-    named = x if own == axis else rename(x, axis, own)
+    named = x if own == axis else naming(x, axis, own)
     if kernel not in target.kernels or named is None:
         return None
     x, axis = named, own
