@@ -317,6 +317,15 @@ LAYERS = (
     "input a[i, k]; let c[i, k] = a[i, k] as f16; let y[i, k] = ((c[i, k] as f32) * {k}.0) as f16;",
     "input x[b, c, t], w[o, c, k in 0..{k}];"
     "let y[b, o, t] = sum[c, k](x[b, c, t - {w} * k] * w[o, c, k] where {w} * k <= t);",
+    "input x[i], w[k], z[n];"
+    "let y[n] = sum[k](x[(n - k + 1) / 2] * {f}(w[k]) where (n - k + 1) % 2 == 0, 0 <= (n - k + 1) / 2 < size(i));",
+    "input x[i, j], v[j]; let y[i] = sum[j]({f}(v[j]) where j != i, rank[j](x[i, j] where j != i) < {k});",
+    "input x[t, m], w[n, m], b[n]; let y[0, n] = 0.0;"
+    "let y[t in 1..size(t), n] = tanh(sum[m](w[n, m] * {f}(x[t, m])) + b[n]) * y[t - 1, n] + {k}.0;",
+    "input a[i, c, k], b[j, c, k]; let p[i, c, k] = {f}(a[i, c, k]) as f16; let q[j, c, k] = b[j, c, k] as f16;"
+    "let y[i, j] = sum[c](sum[k](p[i, c, k] * q[j, c, k]));",
+    "input x[i, m]; let h[i, m] = {f}(x[i, m]) as f16;"
+    "let y[i, m] = h[i, m] * rsqrt(mean[m](h[i, m] ** 2) + 0.00{k});",
 )
 
 
