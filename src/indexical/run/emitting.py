@@ -60,13 +60,14 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
 
 
 def _computed(plan: Plan, written: ir.Program) -> Plan:
-    """The plan with a step for each definition that is there in the end: rules leave out some. What one kernel of the
-    library computes has its name."""
+    """The plan with a step for each definition that is there in the end: rules leave out some, and one that is only
+    another name is the array that has it. What one kernel of the library computes has its name."""
     assert plan.arrays is not None
     made, definitions = set(ordered(plan.arrays)), plan.arrays.definitions
     stepped = (step.definition for step in plan.steps if step.kernel == ARRAYS)
     values = {name: definitions[name].value for name in stepped if name in definitions}
-    gone = {name for name, one in values.items() if one not in made}
+    firsts = {one: name for name, one in reversed(values.items())}
+    gone = {name for name, one in values.items() if one not in made or name not in {firsts[one], *plan.wanted}}
     steps = tuple(
         replace(step, kernel=kernel_of(values[step.definition]) or ARRAYS) if step.definition in values else step
         for step in plan.steps
