@@ -104,10 +104,15 @@ class Lowering:
         return self.number(expr)
 
     def home(self, name: str) -> tuple[Axis, ...]:
-        """The axes of a tensor."""
+        """The axes of a tensor. One that a derivative or a call has renamed is called as its size again, where no other
+        is: rules see arrays that are read at their own axes, whatever a program calls these."""
         if name not in self._homes:
             axes = self.tensors[name].axes
-            self._homes[name] = tuple(Axis(axis.coordinate, self.extent(axis.extent)) for axis in axes)
+            names = [axis.coordinate for axis in axes]
+            for n, axis in enumerate(axes):
+                if (first := _first_name(axis)) not in names:
+                    names[n] = first
+            self._homes[name] = tuple(Axis(own, self.extent(axis.extent)) for own, axis in zip(names, axes, strict=True))
         return self._homes[name]
 
     def known_so_far(self, *exprs: ir.Expr) -> bool:
@@ -209,6 +214,14 @@ class Lowering:
             condition = either(condition, negation(mask))
         if not condition.symbols:
             self.checks.setdefault(Check(condition, code, message, span))
+
+
+def _first_name(axis: ir.Axis) -> Coordinate:
+    """What a coordinate was called before it became an `i_1`."""
+    own, size = axis.coordinate, axis.extent
+    if isinstance(size, ir.Size) and own.rest == size.coordinate.rest and own.startswith(f"{size.coordinate}_"):
+        return size.coordinate
+    return own
 
 
 def _is_own(scope: Scope, coordinate: Coordinate) -> bool:
