@@ -224,10 +224,15 @@ def same(one: Any, other: Any) -> bool:
 
 def is_no_worse(one: Any, other: Any) -> bool:
     """Whether a gradient is another one. What sizes leave out is not read: then there is none instead of 0, or a number
-    in the place of the NaN of a cell that is not asked for."""
+    in the place of the NaN of a cell that is not asked for. What several readers of an array send back, autograd adds
+    in the order of their nodes, of which there are fewer here: that is rounded otherwise."""
     if one is None or other is None:
         return not any(x is not None and bool(x.any()) for x in (one, other))
-    return same(torch.where(one.isnan(), torch.nan, other), one)
+    known = torch.where(one.isnan(), torch.nan, other)
+    rounding = 4 * torch.finfo(one.dtype).eps
+    beside = float(one.nan_to_num(0.0, 0.0, 0.0).abs().sum())
+    near = torch.allclose(known, one, rtol=rounding, atol=rounding * beside, equal_nan=True)
+    return bool(one.dtype == other.dtype) and near
 
 
 def compare(seed: int) -> bool:

@@ -112,7 +112,8 @@ class Lowering:
             for n, axis in enumerate(axes):
                 if (first := _first_name(axis)) not in names:
                     names[n] = first
-            self._homes[name] = tuple(Axis(own, self.extent(axis.extent)) for own, axis in zip(names, axes, strict=True))
+            extents = [self.extent(axis.extent) for axis in axes]
+            self._homes[name] = tuple(map(Axis, names, extents))
         return self._homes[name]
 
     def known_so_far(self, *exprs: ir.Expr) -> bool:
