@@ -12,7 +12,7 @@ import pytest
 
 import indexical as ix
 from indexical.engine.listing import kind_of
-from indexical.engine.ops import Iota, Value, operands
+from indexical.engine.ops import Iota, Plan, Value, operands
 from indexical.engine.order import ordered, uses
 from indexical.engine.rules.places import is_arithmetic
 from indexical.engine.show.printer import Printer
@@ -39,18 +39,24 @@ KINDS = frozenset(
 
 def check(program: ix.Program, arrays: dict[str, Any], backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is printed that is not in the plan, all that the plan lists is printed, and no array twice that is read
-    once."""
+    once; what is printed inside of a block of rows is in the plan of such a block."""
     printed: Counter[Value] = Counter()
+    plans: list[Plan] = []
     made = Printer.made
 
     def counted(printer: Printer, one: Value) -> Any:
         printed[one] += 1
+        if not any(printer.plan is known for known in plans):
+            plans.append(printer.plan)
         return made(printer, one)
 
     monkeypatch.setattr(Printer, "made", counted)
     plan = program.plan(**arrays, backend=backend)
     assert plan.arrays is not None
-    values, read = ordered(plan.arrays), uses(plan.arrays)
+    assert not plans or any(known is plan.arrays for known in plans)
+    assert len(plans) <= 1 + sum(step.block is not None for step in plan.steps)
+    values = [one for known in plans or [plan.arrays] for one in ordered(known)]
+    read = sum(map(uses, plans), Counter[Value]())
     own = {one for one in printed if isinstance(one.op, Iota)}  # A gather counts the axes that it does not move along.
     assert not printed.keys() - own - set(values)
     operations = [one for one in values if kind_of(one)]

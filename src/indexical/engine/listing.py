@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from ..ir.types import DEFAULT_DTYPE, Coordinate, Dtype
+from ..ir.types import DEFAULT_DTYPE, Dtype
 from ..records import dataclass
 from .layouts import layouts
 from .merging import merge_of
 from .ops import (
+    Axis,
     Carried,
     Contract,
     Input,
@@ -42,7 +44,7 @@ class Operation:
     name: str
     call: str
     result: str
-    axes: tuple[Coordinate, ...] | None
+    axes: tuple[Axis, ...] | None
     dtype: Dtype | None
 
 
@@ -59,12 +61,16 @@ _FUSED = {
 }
 
 
-def operations_of(plan: Plan) -> Iterator[Operation]:
-    """The operations in the order in which they run."""
+def operations_of(plan: Plan, inside: Mapping[str, Plan] | None = None) -> Iterator[Operation]:
+    """The operations in the order in which they run. Those `inside` of a kernel, by the definition that it is printed
+    for, are there for what the kernel computes, and stand before it."""
     owners, orders, indices = owners_of(plan), layouts(plan), _only_indices(plan)
     for one in ordered(plan):
+        if isinstance(one.op, Opaque) and inside and one.op.name in inside:
+            yield from (replace(each, definition=owners[one]) for each in operations_of(inside[one.op.name]))
         if kind_of(one) and one not in indices:
-            yield _listed(one, owners[one], plan, orders)
+            axes = tuple(map(one.axis, orders.get(one, tuple(axis.name for axis in one.axes))))
+            yield _listed(one, owners[one], plan, axes)
 
 
 def _only_indices(plan: Plan) -> set[Value]:
@@ -77,10 +83,9 @@ def _only_indices(plan: Plan) -> set[Value]:
     return {one for one in ordered(plan) if one not in needed}
 
 
-def _listed(one: Value, definition: str, plan: Plan, orders: dict[Value, tuple[Coordinate, ...]]) -> Operation:
+def _listed(one: Value, definition: str, plan: Plan, axes: tuple[Axis, ...]) -> Operation:
     own = plan.definitions.get(definition)
     result = definition if own is not None and own.value is one else ""
-    axes = orders.get(one, tuple(axis.name for axis in one.axes))
     return Operation(definition, kind_of(one), brief(one), result, axes, one.dtype or DEFAULT_DTYPE[one.kind])
 
 

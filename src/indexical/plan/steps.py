@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from ..engine.budget import Budget
 from ..engine.listing import Operation
+from ..engine.ops import Axis
 from ..engine.ops import Plan as ArrayProgram
 from ..ir import nodes as ir
 from ..ir import whole
@@ -390,7 +391,7 @@ def size_of(let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | N
     return total
 
 
-def extent_of(axis: ir.Axis, sizes: Mapping[Coordinate, int]) -> int | None:
+def extent_of(axis: ir.Axis | Axis, sizes: Mapping[Coordinate, int]) -> int | None:
     """The number of points of an axis; None where that is not known."""
 
     def lookup(leaf: ir.Size | ir.Read) -> int:

@@ -112,7 +112,7 @@ def noted(plan: Plan, module: Module) -> tuple[Plan, Module]:
     again = () if plan.budget is None else plan.budget.again
     lasts = [part.definitions[-1] for part in again]
     parts = [Operation(name, "segment", "again", name, None, None) for name in lasts]
-    return plan.noted(_notes(plan, module), [*operations_of(plan.arrays), *parts]), module
+    return plan.noted(_notes(plan, module), [*operations_of(plan.arrays, module.inside), *parts]), module
 
 
 def _notes(plan: Plan, module: Module) -> dict[str, list[Note]]:

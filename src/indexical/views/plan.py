@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ..engine.listing import Operation
-from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
-from ..ir.walk import walk
 from ..plan.scans import steps_of
 from ..plan.steps import WIDTH, Plan, Step, extent_of, size_of
 from .fragment import Sheet
@@ -82,7 +80,7 @@ def _step_json(step: Step, plan: Plan, let: ir.Let, sizes: Mapping[Coordinate, i
         "words": _words(step, let, plan, sizes),
         "refused": [{"kernel": refusal.way, "reason": refusal.reason} for refusal in step.refusals],
         "bytes": size_of(let, plan, sizes),
-        "operations": [_operation_json(operation, plan, sizes) for operation in _operations(step, plan)],
+        "operations": [_operation_json(operation, sizes) for operation in _operations(step, plan)],
     }
 
 
@@ -91,38 +89,23 @@ def _operations(step: Step, plan: Plan) -> list[Operation]:
     return [operation for operation in plan.operations if operation.definition in step.definitions]
 
 
-def _operation_json(operation: Operation, plan: Plan, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
+def _operation_json(operation: Operation, sizes: Mapping[Coordinate, int]) -> dict[str, object]:
     """An operation, with the axes of the array that it goes into, how long they are, and how many bytes it has; None
     for what is not known before the call."""
     axes = operation.axes
-    shape = None if axes is None else [_length(axis, operation, plan, sizes) for axis in axes]
+    shape = None if axes is None else [extent_of(axis, sizes) for axis in axes]
     known = shape is not None and operation.dtype is not None and None not in shape
     return {
         "operation": operation.name,
         "call": operation.call,
         "result": operation.result,
-        "axes": None if axes is None else [str(axis) for axis in axes],
+        "axes": None if axes is None else [str(axis.name) for axis in axes],
         "shape": shape,
         "dtype": operation.dtype,
         "bytes": math.prod(n or 0 for n in shape) * WIDTH[operation.dtype]
         if known and shape and operation.dtype
         else None,
     }
-
-
-def _length(axis: Coordinate, operation: Operation, plan: Plan, sizes: Mapping[Coordinate, int]) -> int | None:
-    """The number of points of a coordinate in a definition, where all its ranges there have as many."""
-    let = next((let for let in plan.program.lets if let.name == operation.definition), None)
-    ranges = [r for clause in let.clauses for r in (*clause.ranges, *_bound(clause))] if let is not None else []
-    own = [r for r in ranges if r.coordinate == axis]
-    found = {extent_of(ir.Axis(axis, build.apply("-", (r.upper, r.lower), "whole", r.span)), sizes) for r in own}
-    return found.pop() if len(found) == 1 else None
-
-
-def _bound(clause: ir.Clause) -> list[ir.Range]:
-    """The ranges that reductions in a clause bind."""
-    parts = [part for expr in (clause.body, clause.guard) if expr is not None for part in walk(expr)]
-    return [r for part in parts if isinstance(part, ir.Reduce) for r in part.ranges]
 
 
 def _words(step: Step, let: ir.Let, plan: Plan, sizes: Mapping[Coordinate, int]) -> list[str]:

@@ -55,13 +55,15 @@ _TRITON = "import triton"
 @dataclass(frozen=True, slots=True)
 class Module:
     """An emitted module: its lines of imports, its text, and the kernels that this calls, by file and name. One that is
-    `wide` computes with 64 bits. `notes` are what was decided of definitions while it was written."""
+    `wide` computes with 64 bits. `notes` are what was decided of definitions while it was written, and
+    `inside` are the plans that it follows inside of kernels."""
 
     imports: tuple[str, ...]
     text: str
     kernels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wide: bool = False
     notes: Mapping[str, Iterable[Any]] = field(default_factory=dict, compare=False, repr=False)
+    inside: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
 
     def linked(self) -> str:
         """The module with its kernels imported from here."""
@@ -193,7 +195,7 @@ def _module(p: Printer, function: str, more: Mapping[str, str] = NOTHING, first:
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
-    return Module(imports, whole, (*p.kernels.files(), *files), _is_wide(p), told)
+    return Module(imports, whole, (*p.kernels.files(), *files), _is_wide(p), told, p.inside)
 
 
 def _is_wide(p: Printer) -> bool:

@@ -96,8 +96,7 @@ class Printer:
         self.uses, self.by_rows = uses(plan), read_by_rows(plan)
         self.helpers: dict[str, str] = {} if outer is None else outer.helpers
         self.texts = {**HELPERS, **dialect.helpers}
-        own: set[str] = {*RESERVED, *dialect.reserved, *self.texts}
-        self.taken: set[str] = own if outer is None else outer.taken
+        self.taken: set[str] = {*RESERVED, *dialect.reserved, *self.texts} if outer is None else outer.taken
         if kernels is not None:
             kernels.begin(self.taken)
         self.lines: list[str] = []
@@ -115,6 +114,7 @@ class Printer:
         self.unread: dict[str, int] = {}
         self.told: set[str] = set()  # The definitions whose lines stand where they are computed.
         self.notes: dict[str, list[str]] = {}
+        self.inside: dict[str, Plan] = {}  # What is computed for some rows after the other, by a definition of it.
         self.steps: dict[Coordinate, str] = {}
         self.rows: dict[str, Rows] = {}
         self.apart: dict[tuple[Value, Coordinate], str] = {}
