@@ -1,4 +1,5 @@
-"""Cross-entropy runs as the library's kernel in every spelling of it, and nothing else does."""
+"""Cross-entropy runs as the library's kernel in every spelling of it, less it and means of some of it too, and nothing
+else does."""
 
 from __future__ import annotations
 
@@ -49,13 +50,17 @@ SPELLINGS = {
     "logarithms by hand": """
         let p[b, i, c] = x[b, i, c] - log(sum[c](exp(x[b, i, c])));
         let loss = mean[b, i](-p[b, i, t[b, i]]);""",
+    "the row of another by hand": """
+        let p[b, i, c] = x[b, i, c] - log(sum[c](exp(x[b, i, c])));
+        let loss = mean[b, i](-p[b, size(i) - 1 - i, t[b, i]]);""",
     "the row of another": NAMED.format("let loss = mean[b, i](-p[b, size(i) - 1 - i, t[b, i]]);"),
     "a part of the rows": NAMED.format("let loss = mean[b, i in 0..2](-p[b, i, t[b, i]]);"),
+    "not less": NAMED.format("let loss = mean[b, i](p[b, i, t[b, i]]);"),
+    "the mean of some": NAMED.format("let loss[b] = mean[i](-p[b, i, t[b, i]]);"),
 }
 OTHERS = {
     "written out": """
         let loss[b, i] = log(sum[c](exp(x[b, i, c] + g[c]))) - g[t[b, i]] - x[b, i, t[b, i]];""",
-    "not less": NAMED.format("let loss = mean[b, i](p[b, i, t[b, i]]);"),
     "guarded": NAMED.format("let loss = mean[b, i](-p[b, i, t[b, i]] where t[b, i] > 0);"),
     "over some classes": """
         let p[b, i, c] = log_softmax[c](x[b, i, c] where c < 3);
@@ -67,12 +72,13 @@ OTHERS = {
         let loss[b, i] = log(sum[c](exp(x[b, i, c]) where c < 4)) - x[b, i, t[b, i]];""",
     "of other logits": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - g[t[b, i]];",
     "scaled": "let loss[b, i] = log(sum[c](exp(2 * x[b, i, c]))) - x[b, i, t[b, i]];",
+    "of other rows": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - x[b, size(i) - 1 - i, t[b, i]];",
+    "and more": "let loss[b, i] = log(sum[c](exp(x[b, i, c] - g[1]))) + x[b, i, 0] - x[b, i, t[b, i]];",
     "weighed": "let loss[b, i] = log(sum[c](g[c] ** 2 * exp(x[b, i, c]))) - x[b, i, t[b, i]];",
     "less twice": "let loss[b, i] = log(sum[c](exp(x[b, i, c]))) - 2 * x[b, i, t[b, i]];",
     "its total too": """
         let total[b, i] = log(sum[c](exp(x[b, i, c])));
         let loss = mean[b, i](total[b, i] - x[b, i, t[b, i]]); output loss, total;""",
-    "the mean of some": NAMED.format("let loss[b] = mean[i](-p[b, i, t[b, i]]);"),
     "its square": NAMED.format("let loss = mean[b, i](p[b, i, t[b, i]] ** 2);"),
     "its logarithms too": NAMED.format("let loss = mean[b, i](-p[b, i, t[b, i]]); output loss, p;"),
 }
@@ -121,6 +127,13 @@ def test_a_target_that_is_no_class_is_refused(target: int) -> None:
     for name in ("a mean", "by hand", "less the largest"):
         with pytest.raises(ix.Error, match="out of bounds"):
             program(SPELLINGS[name])(x, g, t)
+
+
+def test_what_cancels_is_refused_where_it_is_out_of_bounds() -> None:
+    x, g, t = arrays()
+    shifted = "log(sum[c](exp(x[b, i, c] - g[t[b, i] + 2]))) + g[t[b, i] + 2]"
+    with pytest.raises(ix.Error, match="out of bounds for axis 0 of `g`"):
+        program(f"let loss[b, i] = {shifted} - x[b, i, t[b, i]];")(x, g, t)
 
 
 def test_a_mean_over_no_points_is_refused_and_a_sum_is_0() -> None:

@@ -1,4 +1,4 @@
-"""Layer normalisation, that by the root of the mean square, and cross-entropy, as the library's kernels."""
+"""Layer normalisation, and that by the root of the mean square, as the library's kernels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.types import Dtype
 from ...records import dataclass
-from ..ops import Axis, Iota, Library, Map, Normalize, Number, Read, Reduce, Value, apply, value
+from ..ops import Axis, Iota, Library, Map, Number, Read, Reduce, Value, apply, value
 from .narrow import stored
 from .patterns import Found, No, Target
 from .renaming import rename
 from .sums import multiplied
-from .terms import Factor, applied, cast, factors_of, is_number, length
+from .terms import Factor, factors_of, is_number, length
 
 # How a value gets another name for an axis.
 Naming: TypeAlias = Callable[[Value, Axis, Axis], Value | None]
 
-LAYER_NORM, RMS_NORM, CROSS_ENTROPY = "layer_norm", "rms_norm", "cross_entropy"
+LAYER_NORM, RMS_NORM = "layer_norm", "rms_norm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,72 +188,6 @@ def is_norm(one: Value) -> bool:
     while isinstance(inner.op, Map) and inner.op.fn == "some mean":
         inner = inner.op.args[0]
     return isinstance(inner.op, Library) and inner.op.kernel in (LAYER_NORM, RMS_NORM)
-
-
-# ---------------------------------------------------------------------------- losses
-
-
-def cross_entropy(one: Value, found: Found, target: Target) -> Value | No | None:
-    """The logarithm of a softmax at one class for each row is less its cross-entropy."""
-    inner = found["inner"].op
-    assert isinstance(inner, Normalize)
-    if inner.where is not None:
-        return None
-    made = _loss(one, inner.source, inner.along, target)
-    return applied("neg", made) if isinstance(made, Value) else made
-
-
-def cross_entropy_of_total(one: Value, found: Found, target: Target) -> Value | No | None:
-    """The logarithm of the sum of all exponentials, less the number at one class, is the cross-entropy."""
-    read = found["read"]
-    assert isinstance(read.op, Read)
-    logits = read.op.source
-    axis = _log_sum_exp(found["total"], logits)
-    return None if axis is None else _loss(read, logits, axis, target)
-
-
-def _log_sum_exp(one: Value, logits: Value) -> Axis | None:
-    """The axis along which this is the logarithm of the sum of exponentials, taken from the largest number."""
-    match one.op:
-        case Map("+", (a, b)):
-            for largest, rest in ((a, b), (b, a)):
-                match rest.op:
-                    case Map("log", (Value(op=Reduce("sum", Value(op=Map("exp", (below,))), (axis,), None)),)):
-                        if _is_largest(largest, logits, axis) and below.op == Map("-", (logits, largest)):
-                            return axis
-    return None
-
-
-def _is_largest(one: Value, of: Value, axis: Axis) -> bool:
-    inner = one.op.args[0] if isinstance(one.op, Map) and one.op.fn == "some max" else one
-    return inner.op == Reduce("max", of, (axis,))
-
-
-def _loss(one: Value, logits: Value, classes: Axis, target: Target) -> Value | No | None:
-    """The cross-entropy at the class that is read."""
-    read = one.op
-    assert isinstance(read, Read)
-    name, index = classes.name, dict(read.index)
-    if CROSS_ENTROPY not in target.kernels or name not in index:
-        return None
-    place = index.pop(name)
-    if index:  # Of other rows than its own.
-        logits = value(Read(logits, tuple(index.items()), read.outside))
-    rows = logits.names - {name}
-    if name not in logits.names or place.names != rows or not rows:
-        return None
-    if logits.dtype not in ("f32", "f64"):
-        return None
-    if read.outside == "masked" or read.under is not None:
-        return No("a place that a guard removes may be no class", "cross-entropy")
-    if read.outside == "check":  # The places themselves, each refused where it is none.
-        place = value(Read(value(Iota(classes)), ((name, place),), "check"))
-    order = tuple(sorted(rows))
-    layouts = (("", (order, (name,))), ("", (order,)))
-    axes = tuple(logits.axis(row) for row in order)
-    words = (("reduction", "none"),)
-    args = (logits, cast(place, "i64"))
-    return value(Library(CROSS_ENTROPY, args, layouts, axes, (order,), words, "real", logits.dtype))
 
 
 def negated_twice(one: Value, found: Found, target: Target) -> Value | No | None:

@@ -16,18 +16,10 @@ from .convolution import convolve
 from .cost import elements, normalized, products
 from .decays import by_decay, decayed, decayed_by_steps
 from .guards import choice_decided, choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
+from .losses import cross_entropy, is_logarithm
 from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import contract_short, round_again, round_once
-from .norms import (
-    cross_entropy,
-    cross_entropy_of_total,
-    is_norm,
-    negated_twice,
-    norm,
-    norm_bias,
-    norm_weight,
-    round_norm,
-)
+from .norms import is_norm, negated_twice, norm, norm_bias, norm_weight, round_norm
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
 from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract, write_places
@@ -84,7 +76,6 @@ GUARDED_REDUCTION = Pattern(Reduce, when=_has_guard)
 GUARDED_NORMALIZER = Pattern(Normalize, when=_has_guard)
 
 RANK = Pattern(Normalize, "rank", (("fn", "rank"),))
-TOTAL_LESS_READ = mapped("-", anything("total"), Pattern(Read, "read"))
 SCALE = anything("scale", is_size)
 ROUNDED = frozenset(f"as {dtype}" for dtype in SHORT)
 SUM_OF_SHORT = reduced("sum", mapped("as wide", Pattern(Contract, "inner")))
@@ -92,7 +83,8 @@ WIDENED_AND_ROUNDED = mapped(ROUNDED, mapped(frozenset(("as f32", "as wide")), n
 ROUNDED_MAP = mapped(ROUNDED, Pattern(Map, "inner"))
 ROW_AND_MORE = mapped("+", Pattern(Read, "row"), anything("other"))
 NORM = anything("norm", is_norm)
-READ_OF_LOG_SOFTMAX = read_of(Pattern(Normalize, "inner", (("fn", "log_softmax"),)))
+READ_OF_LOGARITHM = read_of(anything("", is_logarithm))
+LOGARITHM = mapped(frozenset(("+", "-", "log")))
 
 # Of pairs of factors too, which are found last.
 CONTRACT_SHORT = Rule(
@@ -154,14 +146,8 @@ RULES: tuple[Rule, ...] = (
     Rule("normalise by a kernel", Pattern(Map, "", (("fn", MULTIPLIED),)), norm, "x · rsqrt(mean x² + ε) is a norm"),
     Rule("weigh in the norm", mapped("*", NORM, anything("other")), norm_weight, "norm(x)·w = norm(x, w)"),
     Rule("add in the norm", mapped("+", NORM, anything("other")), norm_bias, "norm(x) + b = norm(x, b)"),
-    Rule("cross-entropy by a kernel", READ_OF_LOG_SOFTMAX, cross_entropy, "log_softmax(x)[t] = -loss(x, t)", elements),
-    Rule(
-        "cross-entropy of a total",
-        TOTAL_LESS_READ,
-        cross_entropy_of_total,
-        "log Σ exp(x) - x[t] = loss(x, t)",
-        elements,
-    ),
+    Rule("cross-entropy by a kernel", READ_OF_LOGARITHM, cross_entropy, "log_softmax(x)[t] = -loss(x, t)", elements),
+    Rule("cross-entropy of a total", LOGARITHM, cross_entropy, "log Σ exp(x) - x[t] = loss(x, t)", elements),
     Rule(
         "select the first",
         mapped("<", RANK, anything("limit")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from math import inf
 
 from ...ir import build
 from ...ir import nodes as ir
@@ -179,13 +180,15 @@ def factors_of(one: Value) -> list[Factor]:
     return found
 
 
-def terms_of(one: Value) -> list[Term]:
-    """What is added up to a value, from left to right."""
+def terms_of(one: Value, most: float = inf) -> list[Term]:
+    """What is added up to a value, from left to right; of more terms than `most`, some stay together."""
     found: list[Term] = []
     waiting = [Term(one)]
     while waiting:
         top = waiting.pop()
         match top.value.op:
+            case _ if len(found) + len(waiting) >= most:
+                found.append(top)
             case Map("+", (a, b)):
                 waiting += [Term(b, top.positive), Term(a, top.positive)]
             case Map("-", (a, b)):
