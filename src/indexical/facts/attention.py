@@ -304,9 +304,19 @@ class Comparison:
 
 def compare(forms: Forms, score: ir.Expr | None, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
     """The places in a score where a query is compared with a key. Definitions are inlined only until both sides are in
-    sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote."""
+    sight, so that `Q[i, d]` and `K[j, d]` stay what the reader wrote. Each part is looked at once: a definition may
+    be read in many ways."""
+    if score is None:
+        return []
+    asked = (score, score.span, key, asks, len(forms.gathering))
+    if asked not in forms.compared:
+        forms.compared[asked] = tuple(_compare(forms, score, key, asks))
+    return list(forms.compared[asked])  # type: ignore[arg-type]
+
+
+def _compare(forms: Forms, score: ir.Expr, key: Coordinate, asks: frozenset[Coordinate]) -> list[Comparison]:
     result = []
-    waiting = [] if score is None else [score]
+    waiting = [score]
     while waiting:
         expr = waiting.pop()
         if isinstance(expr, ir.Read):

@@ -145,6 +145,7 @@ class Forms:
     exponential: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     gathering: set[str] = field(default_factory=set)
     written: dict[tuple[str, int], str | None] = field(default_factory=dict)
+    compared: dict[object, tuple[object, ...]] = field(default_factory=dict)
 
     @cached_property
     def lets(self) -> dict[str, ir.Let]:
