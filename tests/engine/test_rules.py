@@ -80,6 +80,10 @@ MINIMAL = {
     "cross-entropy of a total": """
         input x[i, c], t[i]: i64; let m[i] = max[c](x[i, c]);
         let z[i] = m[i] + log(sum[c](exp(x[i, c] - m[i]))); let y = sum[i](z[i] - x[i, t[i]]);""",
+    "add up in the loss": """
+        input x[i, c], t[i]: i64; let p[i, c] = log_softmax[c](x[i, c]); let y = mean[i](-p[i, t[i]]);""",
+    "add up less the loss": """
+        input x[i, c], t[i]: i64; let p[i, c] = log_softmax[c](x[i, c]); let y = -mean[i](p[i, t[i]]);""",
     "select the first": "input x[i, e]; let y[i, e] = if rank[e](x[i, e]) < 2 { x[i, e] } else { 0.0 };",
     "choose matrices": "input w[e, n, m], x[t, m], p[t]: i64; let y[t, n] = sum[m](w[p[t], n, m] * x[t, m]);",
     "contract 16 bits": """

@@ -10,7 +10,7 @@ from ...ir.types import Coordinate
 from ..ops import Axis, Iota, Library, Map, Normalize, Read, Reduce, Value, Write, apply, value
 from ..order import reachable
 from .patterns import Found, No, Target
-from .terms import Term, added, cast, factors_of, terms_of, total
+from .terms import Term, added, cast, factors_of, names_of, terms_of, total
 
 CROSS_ENTROPY = "cross_entropy"
 _MOST = 12  # Terms that are looked at: the last of a stack of layers is a sum of them all.
@@ -63,6 +63,17 @@ def _loss(read: Read, classes: Axis) -> Library | None:
     axes = tuple(logits.axis(row) for row in order)
     words = (("reduction", "none"),)
     return Library(CROSS_ENTROPY, (logits, cast(place, "i64")), layouts, axes, (order,), words, "real", logits.dtype)
+
+
+def reduce_loss(one: Value, found: Found, target: Target) -> Value | No | None:
+    """The sum or the mean of the loss of all rows, or of less it, is the kernel's own."""
+    reduced, loss = one.op, found["loss"].op
+    assert isinstance(reduced, Reduce)
+    assert isinstance(loss, Library)
+    if loss.kernel != CROSS_ENTROPY or reduced.where is not None or names_of(reduced.over) != names_of(loss.axes):
+        return None
+    whole = value(replace(loss, axes=(), result=(), words=(("reduction", reduced.fn),)))
+    return whole if reduced.source is found["loss"] else apply("neg", whole)
 
 
 def _totals(terms: Sequence[Term]) -> Iterator[tuple[Term, Value, Axis]]:

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from ...ir.types import SHORT
 from ..alike import share_alike
-from ..ops import Contract, Map, Normalize, Plan, Read, Reduce, Value, Write
+from ..ops import Contract, Library, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
 from .cost import elements, normalized, products
 from .decays import by_decay, decayed, decayed_by_steps
 from .guards import choice_decided, choice_to_guard, indicator_to_guard, padding_for_guard, take_condition_out
-from .losses import cross_entropy, is_logarithm
+from .losses import cross_entropy, is_logarithm, reduce_loss
 from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import contract_short, round_again, round_once
 from .norms import is_norm, negated_twice, norm, norm_bias, norm_weight, round_norm
@@ -84,6 +84,8 @@ ROUNDED_MAP = mapped(ROUNDED, Pattern(Map, "inner"))
 ROW_AND_MORE = mapped("+", Pattern(Read, "row"), anything("other"))
 NORM = anything("norm", is_norm)
 READ_OF_LOGARITHM = read_of(anything("", is_logarithm))
+ADDED_UP = frozenset(("sum", "mean"))
+LOSS = Pattern(Library, "loss")
 LOGARITHM = mapped(frozenset(("+", "-", "log")))
 
 # Of pairs of factors too, which are found last.
@@ -148,6 +150,14 @@ RULES: tuple[Rule, ...] = (
     Rule("add in the norm", mapped("+", NORM, anything("other")), norm_bias, "norm(x) + b = norm(x, b)"),
     Rule("cross-entropy by a kernel", READ_OF_LOGARITHM, cross_entropy, "log_softmax(x)[t] = -loss(x, t)", elements),
     Rule("cross-entropy of a total", LOGARITHM, cross_entropy, "log Σ exp(x) - x[t] = loss(x, t)", elements),
+    Rule("add up in the loss", reduced(ADDED_UP, LOSS), reduce_loss, "mean loss(x, t) = mean_loss(x, t)", elements),
+    Rule(
+        "add up less the loss",
+        reduced(ADDED_UP, mapped("neg", LOSS)),
+        reduce_loss,
+        "mean -loss(x, t) = -mean_loss(x, t)",
+        elements,
+    ),
     Rule(
         "select the first",
         mapped("<", RANK, anything("limit")),
