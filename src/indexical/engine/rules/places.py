@@ -245,6 +245,8 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
             return No("the weights do not have all axes of the place")
         if inner.under is not None and not inner.under.names <= weights.names:
             return No("the guard has an axis that the weights do not have")
+        if not target.is_finite(inner.source):
+            return No("a row of the table that is not read at a pair may be infinite, and 0 times it is not 0")
         length = _reached(place, inner.source.extent(name))
         axis = Axis(fresh(name, read.names | weights.names | inner.source.names), length)
         index = _index([(name, value(Iota(axis))), *(pair for pair in inner.index if pair[0] != name)])
