@@ -312,6 +312,7 @@ LAYERS = (
     "input x[h, m]; let y[g in 0..{k}, m] = sum[h]({f}(x[h, m]) where h / {w} == g);",
     "input x[i, m], g[m]; let y[i, m] = {f}(x[i, m]) * rsqrt(mean[m]({f}(x[i, m]) ** 2) + 0.01) * g[m];",
     "input x[i, c], t[i]: i64; let p[i, c] = log_softmax[c]({f}(x[i, c])); let y[i] = -p[i, t[i]];",
+    "input x[i, c], t[i]: i64; let p[i, c] = log_softmax[c]({f}(x[i, c])); let y = -mean[i](p[i, t[i]]) * {k}.0;",
     "input x[i, c], t[i]: i64; let m[i] = max[c](x[i, c]);"
     "let y[i] = m[i] + log(sum[c](exp(x[i, c] - m[i]))) - x[i, t[i]];",
     "input x[i, e]; let y[i, e] = softmax[e]({f}(x[i, e]) where rank[e](x[i, e]) < {k});",

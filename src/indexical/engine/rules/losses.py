@@ -13,7 +13,7 @@ from .patterns import Found, No, Target
 from .terms import Term, added, cast, factors_of, names_of, terms_of, total
 
 CROSS_ENTROPY = "cross_entropy"
-_MOST = 12  # Terms that are looked at: the last of a stack of layers is a sum of them all.
+_MOST = 8  # Terms that are looked at: the last of a stack of layers is a sum of them all.
 _DEPTH = 2  # Logarithms and reads that are taken apart inside each other.
 
 
