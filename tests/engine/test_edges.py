@@ -115,6 +115,7 @@ CASES: list[tuple[str, dict[str, Array]]] = [
         {"a": np.array([1.0, 2.0], "float64")},
     ),
     ("input a[i]; let y[i] = sum[k in 0..3](if k > 5 {a[i + k]} else {0});", {"a": np.array([1.0, 2.0], "float64")}),
+    ("input a[i, j]; let y[k in 0..1, n in 0..3] = a[2 - n + k, 2 - n + k];", {"a": np.arange(9.0).reshape(3, 3)}),
 ]
 
 

@@ -187,10 +187,10 @@ def _viewed(
             windows.append((len(now), reach))
             now.append(reach.runs[0][0].name)
             continue
-        now += [run.name for run, _ in reach.runs]
-        if len(reach.runs) > 1:
-            for run, _ in reach.runs:
-                code = p.d.flip(code, now.index(run.name)) if run.name in reach.flipped else code
+        for run, _ in reach.runs:
+            if len(reach.runs) > 1 and run.name in reach.flipped:
+                code = p.d.flip(code, len(now))
+            now.append(run.name)
     flips: list[tuple[int, Coordinate]] = []
     for axis, reach in windows:
         assert reach.runs is not None
