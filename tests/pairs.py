@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from indexical.plan import few
+from indexical.backends.old.plan import few
 
 # Above what any test has.
 ALL = 1 << 40

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexical.backends import code as nodes
-from indexical.backends.code import (
+from indexical.backends.old import code as nodes
+from indexical.backends.old.code import (
     ALL,
     Infix,
     Name,
@@ -25,7 +25,7 @@ from indexical.backends.code import (
     method,
     show,
 )
-from indexical.backends.layout import Block, Statement, arranged, written
+from indexical.backends.old.layout import Block, Statement, arranged, written
 
 NAMES = st.sampled_from(("x", "y", "n_i", "scores")).map(Name)
 NUMBERS = st.sampled_from(("0", "1", "2.5", "1e-05")).map(Number)

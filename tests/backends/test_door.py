@@ -1,4 +1,4 @@
-"""The printer of kernels is reached by its door alone."""
+"""The former emitter is reached by its door alone."""
 
 from __future__ import annotations
 
@@ -6,19 +6,35 @@ import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "indexical"
-# The printer itself, facts about libraries and about calls, the notes it leaves; and texts of kernels, which emitted
-# source calls.
-DOORS = {"former", "base", "lowering", "settled", "kernels"}
+OLD = ("backends", "old")
 
 
-def test_other_rooms_import_nothing_but_the_door() -> None:
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        if "backends" in path.relative_to(PACKAGE).parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            module = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
-            if "backends" in module:
-                rest = module[module.index("backends") + 1 :]
-                found |= {rest[0]} if rest else {alias.name for alias in node.names}  # type: ignore[attr-defined]
-    assert found <= DOORS
+def test_nothing_but_the_door_imports_the_former_emitter() -> None:
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")]
+    found = {file.as_posix() for file in files if file.parts[:2] != OLD and any(_imports_old(file))}
+    assert found == {"backends/opaque.py"}
+
+
+def test_other_rooms_import_the_door_and_texts_of_kernels_alone() -> None:
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")]
+    rooms = [module for file in files if file.parts[0] != "backends" for module in _imported(file)]
+    assert {module[1] for module in rooms if module[0] == "backends" and module[1:]} == {"opaque", "kernels"}
+
+
+def _imports_old(file: Path) -> list[tuple[str, ...]]:
+    return [module for module in _imported(file) if module[:2] == OLD]
+
+
+def _imported(file: Path) -> list[tuple[str, ...]]:
+    """The modules and names of this package that a file imports."""
+    found = []
+    for node in ast.walk(ast.parse((PACKAGE / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            words = (node.module or "").split(".") if node.module else []
+            home = file.parts[: len(file.parts) - node.level] if node.level else ()
+            found += [(*home, *words, alias.name) for alias in node.names if node.level]
+            found += [(*words[1:], alias.name) for alias in node.names if not node.level and words[0] == "indexical"]
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            found += [tuple(name[1:]) for name in names if name[0] == "indexical"]
+    return found

@@ -10,9 +10,9 @@ import pytest
 from tests.plan.test_growth import arrays, stack
 
 import indexical as ix
-from indexical.backends.code import fill
-from indexical.backends.layout import Statement, written
-from indexical.backends.liveness import FEW, released
+from indexical.backends.old.code import fill
+from indexical.backends.old.layout import Statement, written
+from indexical.backends.old.liveness import FEW, released
 
 torch = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
-from indexical.backends.torch_helpers import HELPERS  # noqa: E402
+from indexical.backends.old.torch_helpers import HELPERS  # noqa: E402
 from indexical.ir.functions import FUNCTIONS  # noqa: E402
 
 PROGRAM = ix.compile("""

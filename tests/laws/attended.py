@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tests.plan.families import FAMILIES, Family
 
+from indexical.backends.old.plan.recognize import recognize
 from indexical.diagnostics import Sink
 from indexical.facts.lints import lint
 from indexical.facts.roles import Roles, all_roles
 from indexical.facts.view import View
 from indexical.ir import nodes as ir
-from indexical.plan.recognize import recognize
 
 # Weights over `j`: `{s}` is the score at `j`, `{t}` at another key `k`; `{w}` and `{v}` are the guards there.
 SPELLINGS = {

@@ -38,7 +38,7 @@ from tests.plan.rewrites import spelling
 
 import indexical as ix
 from indexical.api import compile_anyway
-from indexical.plan.recognize import recognize
+from indexical.backends.old.plan.recognize import recognize
 
 pytestmark = pytest.mark.sampled(27)
 

@@ -20,7 +20,7 @@ from tests.pairs import ALL, called_few
 from tests.profiles import examples
 
 import indexical as ix
-from indexical.backends.base import dialect_of
+from indexical.backends.old.base import dialect_of
 from indexical.engine.kernel_texts import reserved
 from indexical.syntax.tokens import KEYWORDS
 from indexical.syntax.vocabulary import DTYPES, WORDS

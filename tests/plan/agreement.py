@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from indexical.backends.old.plan.recognize import recognize
 from indexical.checker.program import check
 from indexical.diagnostics import Sink
 from indexical.ir import nodes as ir
 from indexical.ir.verify import verify
-from indexical.plan.recognize import recognize
 from indexical.plan.steps import Recognized
 from indexical.run import pointwise
 from indexical.source import Source

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import indexical as ix
-from indexical.plan.blocks import GPU_POINTS, POINTS
-from indexical.plan.few import LEARNED
+from indexical.backends.old.plan.blocks import GPU_POINTS, POINTS
+from indexical.backends.old.plan.few import LEARNED
 
 torch = pytest.importorskip("torch")
 

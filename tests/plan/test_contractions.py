@@ -11,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
-from indexical.backends.torch_ import DIALECT  # noqa: E402
+from indexical.backends.old.plan.choose import choose  # noqa: E402
+from indexical.backends.old.plan.contractions import CONTRACTED  # noqa: E402
+from indexical.backends.old.torch_ import DIALECT  # noqa: E402
 from indexical.ir import whole  # noqa: E402
-from indexical.plan.choose import choose  # noqa: E402
-from indexical.plan.contractions import CONTRACTED  # noqa: E402
 
 pytestmark = pytest.mark.sampled(4)
 

@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import indexical as ix  # noqa: E402
-from indexical.backends.torch_ import DIALECT  # noqa: E402
-from indexical.plan.choose import choose  # noqa: E402
+from indexical.backends.old.plan.choose import choose  # noqa: E402
+from indexical.backends.old.torch_ import DIALECT  # noqa: E402
 from indexical.plan.target import FUSED  # noqa: E402
 
 HEAD = "input Q1[h, i, d], K1[h, j, d], Q2[h, i, d], K2[h, j, d], V[h, j, e], lam, mu[h], a[d];"

@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 
 from tests.backends.variants import DOT, SIZES, VARIANTS, attention  # noqa: E402
 
+from indexical.backends.old.plan.choose import FUSED, STREAM, TILES  # noqa: E402
+from indexical.backends.old.plan.few import SHORT_ROWS  # noqa: E402
+from indexical.backends.old.plan.gpu import tables_of  # noqa: E402
 from indexical.ir import nodes as ir  # noqa: E402
-from indexical.plan.choose import FUSED, STREAM, TILES  # noqa: E402
-from indexical.plan.few import SHORT_ROWS  # noqa: E402
-from indexical.plan.gpu import tables_of  # noqa: E402
 from indexical.plan.steps import Plan, Step  # noqa: E402
 from indexical.plan.target import CHUNKS, TRITON  # noqa: E402
 from indexical.run.emitting import emitted, parts_of  # noqa: E402
@@ -111,8 +111,8 @@ def test_causal_products_are_one_kernel_while_rows_are_short() -> None:
 def test_kernels_for_chunks_take_what_the_plan_says() -> None:
     """A text that stands alone has these numbers for itself."""
     from indexical.backends.kernels import torch_chunks
+    from indexical.backends.old.plan.wording import AT_ONCE
     from indexical.plan.target import WIDEST
-    from indexical.plan.wording import AT_ONCE
 
     assert (torch_chunks.WIDEST, torch_chunks.AT_ONCE) == (WIDEST, AT_ONCE)
 

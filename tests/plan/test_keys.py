@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from tests.plan.agreement import program_of
 
-from indexical.backends.torch_ import DIALECT
+from indexical.backends.old.plan.choose import choose
+from indexical.backends.old.plan.recognize import recognize
+from indexical.backends.old.torch_ import DIALECT
 from indexical.ir import build
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.canonical import text
@@ -20,8 +22,6 @@ from indexical.ir.pairs import Block
 from indexical.ir.slices import MOST_PIECES
 from indexical.ir.text import shown
 from indexical.ir.types import Coordinate, Dtype
-from indexical.plan.choose import choose
-from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attend, Attention
 from indexical.run.floats import Floats
 from indexical.run.reference import Evaluation, Table

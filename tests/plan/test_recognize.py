@@ -19,10 +19,10 @@ from tests.plan.families import FAMILIES, Family, base
 from tests.plan.rewrites import Spelling, spelling
 
 import indexical as ix
+from indexical.backends.old.plan.recognize import recognize
 from indexical.ir import nodes as ir
 from indexical.ir.algebra.canonical import text
 from indexical.ir.walk import walk
-from indexical.plan.recognize import recognize
 from indexical.plan.steps import Attention
 
 pytestmark = pytest.mark.sampled(3)

@@ -10,7 +10,7 @@ from tests.laws.test_backends import drawn
 
 torch = pytest.importorskip("torch")
 
-from indexical.backends.former import Former  # noqa: E402
+from indexical.backends.opaque import Former  # noqa: E402
 from indexical.engine.budget import Group  # noqa: E402
 from indexical.engine.dialects import dialect  # noqa: E402
 from indexical.engine.show import emit  # noqa: E402

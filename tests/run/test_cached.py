@@ -40,13 +40,13 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("IX_CACHE", str(tmp_path / "kept"))
     monkeypatch.setattr(cached, "digest_of_sources", lambda: "as they are")
     found: list[str] = []
-    choose = emitting.choose
+    planned_kernels = emitting.planned_kernels
 
     def counted(*given: Any) -> Any:
-        found.append(given[3].name)
-        return choose(*given)
+        found.append(given[3])
+        return planned_kernels(*given)
 
-    monkeypatch.setattr(emitting, "choose", counted)
+    monkeypatch.setattr(emitting, "planned_kernels", counted)
     return found
 
 
@@ -226,7 +226,7 @@ def test_a_new_process_loads_no_plan_and_no_backend(tmp_path: Path) -> None:
         value, modules = result.stdout.splitlines()
         assert json.loads(value) == [[3, 3], [3, 3]]
         loaded.append(modules.split())
-    assert "indexical.plan.choose" in loaded[0]
-    rooms = ("plan.choose", "plan.steps", "backends.former", "run.reference", "numbers", "transform")
+    assert "indexical.backends.old.plan.choose" in loaded[0]
+    rooms = ("plan.steps", "backends.opaque", "backends.old", "run.reference", "numbers", "transform")
     assert not [name for name in loaded[1] if name.removeprefix("indexical.").startswith(rooms)]
     assert len(loaded[1]) <= 128

@@ -10,10 +10,11 @@ which have its numbers also after these were changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from math import prod
+from typing import Any
 
 from ..ir import nodes as ir
 from ..ir.types import Dtype
@@ -48,6 +49,17 @@ from .order import is_view, mapped, ordered, reachable, roots_of
 POINTS, ALL_POINTS = 1 << 16, 1 << 18
 
 _STRONG: dict[str, Dtype] = {"real": "f64", "whole": "i64", "bool": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of calls: the arrays of one like them, by their names, those that grow among them; whether some
+    array `learns`; and whether arrays may be kept."""
+
+    arrays: Mapping[str, Any]
+    growing: frozenset[str] = frozenset()
+    learns: bool = True
+    keeps: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,10 @@ class Refusal:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
+# A note of the plan about a definition: how it is computed, or which better way was not taken.
+Note: TypeAlias = str | Refusal
+
+
 @dataclass(frozen=True, slots=True)
 class Gathering:
     """A definition that gathers over a key, for each of some queries, with weights that are built."""

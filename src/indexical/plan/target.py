@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..records import dataclass
 
+# What no kernel takes: operations.
+ARRAYS = "arrays"
 # Attention: the library's own kernel, and ours.
 FUSED = "scaled_dot_product_attention"
 INTERVALS = "key intervals"
@@ -19,6 +21,11 @@ CHUNKS = "chunks of matrix products"
 TOTALS = "totals"
 # The gradients of an attention from recomputed weights.
 BACKWARD = "backward"
+# The number of points of a block of rows, about: on a GPU, where a small one leaves most of it idle, it is larger.
+POINTS, GPU_POINTS = 1 << 20, 1 << 25
+# Scores of all batches and heads that are built where a gradient is wanted, of which some copies are kept for it: a
+# stream computes all of them once more.
+LEARNED = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)

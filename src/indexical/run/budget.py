@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..backends.former import Former
+from ..backends.opaque import Former
 from ..diagnostics import CallError, Diagnostic
 from ..engine.budget import Choices
 from ..engine.counted import Counted

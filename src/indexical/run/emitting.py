@@ -7,12 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..backends.base import dialect_of
-from ..backends.former import Former, kernels_of, target_of
-from ..backends.lowering import Note
-from ..backends.settled import Facts
+from ..backends.opaque import Former, kernels_of, planned_kernels, target_of
 from ..engine.arguments import Argument
-from ..engine.constants import POINTS, apart
+from ..engine.constants import POINTS, Facts, apart
 from ..engine.dialects import dialect
 from ..engine.listing import Operation, kernel_of, operations_of
 from ..engine.lower import lower
@@ -25,10 +22,8 @@ from ..ir import nodes as ir
 from ..ir.constants import in_digits
 from ..ir.context import agreeing
 from ..ir.types import Coordinate
-from ..plan.choose import ARRAYS, choose
-from ..plan.operands import with_operands
-from ..plan.steps import WIDTH, Plan, Refusal, Step
-from ..plan.target import CHUNKS, TRITON
+from ..plan.steps import WIDTH, Note, Plan, Refusal, Step
+from ..plan.target import ARRAYS, CHUNKS, TRITON
 from .kernel import Call
 from .parts import Array, Part
 from .tensors import shares_memory
@@ -45,10 +40,9 @@ def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
 
 def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> Plan:
     """The plan for calls like this one: kernels for attentions and recurrences, operations for all else."""
-    target = dialect_of(call.backend).target
     program = in_digits(call.program)
     dtypes = call.bound.dtypes
-    plan = with_operands(choose(program, wanted, dtypes, target, call.device, isolate, recompute), dtypes)
+    plan = planned_kernels(program, wanted, dtypes, call.backend, call.device, isolate, recompute)
     given = {tensor.name: dtypes[tensor.name] for tensor in plan.program.inputs if tensor.name in dtypes}
     spelling = dialect(plan.backend)
     numbers = [name for name, argument in call.arguments.items() if argument.dtype is None]

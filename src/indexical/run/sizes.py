@@ -28,7 +28,7 @@ from .known import Known, Values, alike, unlike
 from .tracing import is_replaced
 
 if TYPE_CHECKING:
-    from ..backends.settled import Facts
+    from ..engine.constants import Facts
 
 _NONE: Mapping[int, int] = {}
 
@@ -66,7 +66,7 @@ def for_sizes(
 
 def _facts(call: Call, growing: Collection[str], keeps: Collection[str]) -> Facts:
     """What is known of calls like this one."""
-    from ..backends.settled import Facts
+    from ..engine.constants import Facts
 
     arrays = {}
     for tensor in call.program.inputs:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..backends.former import Former
+from ..backends.opaque import Former
 from ..engine.counted import Counted
 from ..engine.dialects import dialect
 from ..engine.kept import Taken

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 from fractions import Fraction
 
+from ..backends.opaque import recognize
 from ..checker.program import finish
 from ..diagnostics import Sink
 from ..ir import build
@@ -18,7 +19,6 @@ from ..ir.prefixes import Prefix, find
 from ..ir.scans import as_reductions
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import changed, fresh_name, reads_of, rebuild, substitute
-from ..plan.recognize import recognize
 from ..plan.steps import Attention, Softmax
 from ..records import dataclass
 from ..syntax.vocabulary import SCANS

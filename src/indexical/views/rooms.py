@@ -10,9 +10,8 @@ from ..ir import nodes as ir
 from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
-from ..plan import few
-from ..plan.blocks import GPU_POINTS, POINTS
 from ..plan.steps import Block, Gradient, Plan, Step, extent_of, size_of
+from ..plan.target import GPU_POINTS, LEARNED, POINTS
 
 Sizes = Mapping[Coordinate, int]
 
@@ -43,7 +42,7 @@ def way_back(step: Step, plan: Plan, sizes: Sizes) -> list[str]:
     whole = _total((lets[name] for name in large), plan, sizes)
     kept = []
     if step.block is not None and (plan.backend, plan.device) == ("torch", "cpu"):
-        kept = [f"where a gradient is wanted: made again on the way back; up to {few.LEARNED:,} points are kept"]
+        kept = [f"where a gradient is wanted: made again on the way back; up to {LEARNED:,} points are kept"]
     if made is None or whole is None:
         return [f"{said}; `recompute=False` keeps what is as large as `{(step.gradient or step.block).weights}`", *kept]  # type: ignore[union-attr]
     return [f"{said}: {show_bytes(made)}; `recompute=False` keeps all of it: {show_bytes(whole)}", *kept]

@@ -23,8 +23,8 @@ from tests.backends.variants import DOT, SIZES, Variant, attention
 from tests.backends.variants import VARIANTS as USUAL
 
 import indexical as ix
-from indexical.backends import triton_kernels
 from indexical.backends.kernels import triton_gradients, triton_operands
+from indexical.backends.old import triton_kernels
 from indexical.plan.target import TRITON
 from indexical.run.kernel import load
 

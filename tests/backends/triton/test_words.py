@@ -14,8 +14,8 @@ import indexical as ix
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from indexical.backends.triton_printer import Printer  # noqa: E402
-from indexical.backends.triton_words import HELPERS, array_name, is_word, number_name  # noqa: E402
+from indexical.backends.old.triton_printer import Printer  # noqa: E402
+from indexical.backends.old.triton_words import HELPERS, array_name, is_word, number_name  # noqa: E402
 
 TEXT = """input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], end : i64, k[h], doc[b, i] : i64, bias[h, r];
 let weights[b, h, i, j] = softmax[j](

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from math import gcd
 from typing import assert_never
 
-from ...ir.affine import sum_of
 from ...records import dataclass
 from ...source import Span
 from .. import build
 from .. import nodes as ir
-from ..affine import ONE, Monomial, Polynomial, polynomial
+from ..affine import ONE, Monomial, Polynomial, polynomial, sum_of
 from ..conditions import OPPOSITE, fails
 from ..context import constants_of
 from ..prove import inequalities

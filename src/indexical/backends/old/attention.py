@@ -1,0 +1,286 @@
+"""Attention → a call of the kernel that the plan chose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ...ir import nodes as ir
+from ...ir.types import Coordinate
+from ...plan.steps import Attend, Chunks, Softpick, Step
+from ...plan.target import FUSED, INTERVALS, TILES, TRITON
+from . import (
+    arrays,
+    backward,
+    chunks,
+    clauses,
+    interval_attention,
+    library_attention,
+    numpy_attention,
+    operands,
+    scans,
+    sizes,
+    small_attention,
+)
+from .base import Value, plain
+from .code import NAN, Infix, List, Name, Node, Prefix, Ternary, call, fill, infix, method
+from .lowering import Lowering, Stored
+from .operands import Frame, has_a_key
+from .plan.few import SHORT_ROWS, last_hears_all
+from .plan.placement import has_keys
+from .small_attention import TRUE
+from .streams import Stream
+from .triton_ import attend_by_triton
+from .triton_decode import decoded
+
+
+def define(low: Lowering, step: Step, last: bool) -> None:
+    """The definitions of a step by the kernel that the plan chose; of a scan, its last step alone where that is said.
+    """
+    let = low.lets[step.definition]
+    if step.gradient is not None:
+        backward.flow_back(low, step, step.gradient)
+    elif step.attend is not None:
+        _attend(low, let, step, step.attend)
+    elif step.chunks is not None:
+        chunks.carried(low, let, step.chunks, step.covers)
+    else:
+        assert step.recurrence is not None
+        assert step.recurrence.scan is not None
+        scans.scan(low, let, step.recurrence.scan, last)
+
+
+def _attend(low: Lowering, let: ir.Let, step: Step, attend: Attend) -> None:
+    clauses.begin(low, let, [low.lets[name] for name in step.covers])
+    frame = operands.frame_of(let, attend)
+    if attend.totals:
+        frame = replace(frame, total=low.text.fresh(f"{attend.totals[0][0]}_rows"))
+    variable = low.text.fresh(let.name)
+    if attend.decodes:
+        plainly = partial(attended, low, let, step, attend, frame)
+        value = decoded(low, let, attend, frame, attend.decodes, plainly)
+    else:
+        value = attended(low, let, step, attend, frame)
+    for name, axes in attend.totals:
+        store_total(low, low.lets[name], axes, frame, value)
+    if attend.attention.total:
+        return
+    clauses.turn_to(low, let)
+    # Masks lie in the order of the scope.
+    value = arrays.in_order(low, value, frame.scope.order)
+    if attend.attention.empty == "nan" and attend.shape is None:
+        some = low.value(has_a_key(attend), frame.scope)
+        value = arrays.where(low, some, low.text.short(value, let.name), plain(NAN, "real"), frame.scope, value.dtype)
+    if attend.attention.empty == "keyless":
+        value = unless_keyless(low, let, attend, frame, value)
+    clause = let.clauses[0]
+    guard = clause.guard
+    if guard is not None:
+        kept = low.value(guard, frame.scope)
+        value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), frame.scope, value.dtype)
+    low.text.assign(variable, clauses.finished(low, let, value, clause))
+    low.stored[let.name] = Stored(variable, low.dtypes[let.name])
+
+
+def store_total(low: Lowering, let: ir.Let, axes: tuple[Coordinate, ...], frame: Frame, beside: Value) -> None:
+    """A definition that is the logarithm of what the weights are divided by, from what the kernel gave `beside` its
+    result: `axes` are its own in coordinates of that."""
+    assert frame.total is not None
+    clauses.turn_to(low, let)
+    clause = let.clauses[0]
+    names = {there: axis.coordinate for there, axis in zip(axes, let.axes, strict=True)}
+    rows = () if frame.row is None else (frame.row,)
+    wide = "f32" if beside.dtype in ("f16", "bf16") else beside.dtype
+    value = Value(Name(frame.total), tuple(names[c] for c in (*frame.batch, *rows)), "real", wide)
+    scope = clauses.scope_of(clause)
+    value = arrays.in_order(low, value, scope.order)
+    if clause.guard is not None:
+        kept = low.value(clause.guard, scope)
+        value = arrays.where(low, kept, low.text.short(value, let.name), plain(0, "real"), scope, value.dtype)
+    variable = low.text.fresh(let.name)
+    low.text.assign(variable, clauses.finished(low, let, value, clause))
+    low.stored[let.name] = Stored(variable, low.dtypes[let.name])
+
+
+def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Frame) -> Value:
+    """The kernel that the plan chose."""
+    if step.chunks is not None and step.kernel != TRITON:
+        return chunks.chunked(low, let, step.chunks, frame.kept)
+    if low.text.dialect.streams_blocks:
+        return numpy_attention.blocks(low, let, attend, frame)
+    if step.kernel == FUSED:
+        return library_attention.fused(low, let, attend, frame)
+    if step.kernel == TRITON:
+        return by_triton(low, let, attend, frame, step.chunks)
+    if step.kernel == INTERVALS and last_hears_all(attend):
+        return one_or_tiled(low, let, attend, frame)
+    return tiled(low, let, attend, frame, step.kernel)
+
+
+def one_or_tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    """One query, which is the last and hears all keys, by the library's own kernel; several by tiles."""
+    assert frame.row is not None
+    variable = low.text.fresh(f"{let.name}_of_one")
+    low.text.add("if", infix("==", sizes.length(low, frame.row, frame.scope), 1))
+    with low.block():
+        result = library_attention.fused(low, let, replace(attend, shape="full"), frame)
+        low.text.assign(variable, result)
+    low.text.add("else")
+    with low.block():
+        other = tiled(low, let, attend, frame, INTERVALS)
+        low.text.assign(variable, arrays.in_order(low, other, result.axes))
+    low.tell("one query alone: by the library's own kernel")
+    return result.but(Name(variable))
+
+
+def tiled(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, kernel: str) -> Value:
+    """Tiles of queries and keys by the array library, or its own kernel."""
+    if kernel == FUSED:
+        return library_attention.fused(low, let, attend, frame)
+    if kernel in (INTERVALS, TILES):
+        return intervals(low, let, attend, frame, kernel == TILES)
+    return stream(low, let, attend, frame)
+
+
+def by_triton(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, long: Chunks | None) -> Value:
+    """Kernels of its own, for heads that are not too wide; the array library's for all else. Where long rows have
+    chunks, kernels are for short ones."""
+    assert attend.otherwise is not None
+    variable = low.text.fresh(f"{let.name}_rows")
+    attended, unlearned, test = attend_by_triton(low, let, attend, frame)
+    if unlearned:
+        test = Infix("and", test, Prefix("not ", call(low.text.helper("learns"), *unlearned)))
+    if long is not None:
+        test = Infix("and", infix("<=", sizes.length(low, long.row, frame.scope), SHORT_ROWS[long.kernels]), test)
+    low.text.add("if", test)
+    with low.block():
+        result = operands.restored(low, operands.with_total(low, attended(), let, frame), let, attend, frame)
+        low.text.assign(variable, result)
+    low.text.add("else")
+    with low.block():
+        if long is not None:
+            other = chunks.chunked(low, let, long, frame.kept)
+        else:
+            other = tiled(low, let, attend, frame, attend.otherwise)
+        other = arrays.in_order(low, other, result.axes)
+        low.text.assign(variable, other if result.dtype is None else arrays.cast_to(low, other, result.dtype))
+    return result.but(Name(variable))
+
+
+def unless_keyless(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, value: Value) -> Value:
+    """The rows of an attention that is a quotient: NaN where there are no keys at all."""
+    some = low.value(has_keys(attend.attention.key), frame.scope)
+    value = low.text.named(value, f"{let.name}_rows")
+    return value.but(Ternary(value.code, some.code, infix("+", value.code, NAN)))
+
+
+def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
+    """Each query with its intervals of keys, computed from the guard by arithmetic; over few pairs, by a mask."""
+    learned = interval_attention.learned(low, let, attend, frame) if tiles else []
+    if not learned:
+        return unlearned(low, let, attend, frame, tiles)
+    variable = low.text.fresh(f"{let.name}_rows")
+    low.text.add("if", call(low.text.helper("learns"), *learned))
+    with low.block():
+        streamed = stream(low, let, attend, frame, learning=True)
+        low.text.assign(variable, streamed.code)
+    low.text.add("else")
+    with low.block():
+        result = unlearned(low, let, attend, frame, tiles)
+        low.text.assign(variable, arrays.in_order(low, result, streamed.axes).code)
+    return streamed.but(Name(variable))
+
+
+def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
+    """The same where the bias of the scores needs no gradient."""
+    taken = interval_attention.kernel_operands(low, let, attend, frame)
+    few = small_attention.few(low, attend, frame)
+    if few is None:
+        code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
+        return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
+    variable = low.text.fresh(f"{let.name}_attended")
+    low.text.add("if", few)
+    with low.block():
+        low.text.assign(
+            variable, interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked").code()
+        )
+    low.text.add("else")
+    with low.block():
+        low.text.assign(variable, interval_attention.interval_call(low, let, attend, frame, tiles, taken).code())
+    return operands.restored(low, Name(variable), let, attend, frame)
+
+
+def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: bool = False) -> Value:
+    """An online softmax over blocks of keys, for scores of any kind; `learning` where a gradient is wanted."""
+    low.kernels.setdefault("torch_stream", set()).add("streaming")
+    key, carry = attend.attention.coordinate, attend.layout.carry
+    guard = () if operands.is_hull(attend) else attend.attention.guard
+    stream = Stream(low, let, attend, frame.batch, frame.row, attend.attention.score, guard)
+    name = stream.write()
+    if stream.one_way is not None and stream.learned():
+        # Refused before it is computed, so that the plain lowering runs, which has a gradient.
+        wanted = call(low.text.helper("learns"), *stream.learned())
+        low.text.refuse(wanted, "IX218", stream.one_way)
+    value = low.text.short(
+        arrays.as_real(low, operands.operand_value(low, attend.attention.value, frame.kept)), let.name
+    )
+    if value.dtype != low.dtypes[let.name]:
+        value = low.text.dialect.cast(arrays.as_array(low, value), low.dtypes[let.name])
+    axes = (*frame.batch, key, *carry)
+    answers = arrays.broadcast(low, arrays.in_order(low, value, axes), axes, frame.scope).code
+    if not carry:
+        answers = fill("{x}[..., None]", x=answers)
+    elif len(carry) > 1:
+        answers = method(answers, "flatten", -len(carry))
+    given = None if learning else (*stream.learned(), answers)
+    few = small_attention.few_scores(low, attend, frame, given)
+    if few is None:
+        code = operands.with_total(low, streamed(low, name, stream, answers, attend, frame), let, frame, False)
+    else:
+        variable = low.text.fresh(f"{let.name}_attended")
+        few_or_streamed(low, few, variable, name, stream, answers, attend, frame)
+        code = Name(variable)
+    axes = (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry)
+    if frame.row is None or len(carry) != 1:
+        code = method(code, "reshape", sizes.shape(low, axes, frame.scope))
+    return Value(code, axes, "real", low.dtypes[let.name])
+
+
+def few_or_streamed(
+    low: Lowering, few: Node, variable: str, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame
+) -> None:
+    """Few scores at once, where each of them is finite because both sides take part; else the stream."""
+    all_attend = small_attention.all_attend(low, attend, frame)
+    allowed: Node | None = None
+    test = few if all_attend in (None, TRUE) else Infix("and", all_attend, few)
+    if all_attend is None:
+        low.kernels.setdefault("torch_masked", set()).add("all_take_part")
+        mask, small = low.text.fresh("allowed"), low.text.fresh("few")
+        low.text.update(small, few)
+        low.text.add("if", Name(small))
+        with low.block():
+            low.text.assign(mask, small_attention.allowed_pairs(stream, attend, *small_attention.inside(low, stream)))
+            low.text.update(small, call("all_take_part", mask))
+        allowed, test = Name(mask), Name(small)
+    picked = isinstance(attend.attention.normaliser, Softpick)
+    function = "gather_scores" if stream.free else "pick_scores" if picked else "attend_scores"
+    low.kernels.setdefault("torch_masked", set()).add(function)
+    low.text.add("if", test)
+    with low.block():
+        inner, scope = small_attention.inside(low, stream)
+        allowed = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
+        scores = small_attention.scored(stream, attend, inner, scope)
+        further = operands.sink_operand(low, attend, frame, False) if picked else allowed
+        low.text.assign(variable, call(function, scores, answers, *(() if further is None else (further,))))
+    low.text.add("else")
+    with low.block():
+        low.text.assign(variable, streamed(low, name, stream, answers, attend, frame))
+
+
+def streamed(low: Lowering, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame) -> Node:
+    """The call of a stream."""
+    bounds = [operands.hull_of(low, op, attend, frame) for op in ("min", "max")]
+    sink = operands.sink_operand(low, attend, frame, False)
+    given = (*bounds, *(() if sink is None else (sink,)))
+    more = {} if frame.total is None else {"totals": Name("True")}
+    return call(name, List(tuple(stream.arguments)), answers, *given, **more)

@@ -1,0 +1,93 @@
+"""The tensors that are read on the way to a definition, by kernels, which leave out inputs that cancel, and by all
+else."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from ....ir import nodes as ir
+from ....ir.needs import asserted, members, reached, read_in
+from ....ir.walk import reads_of
+from ....plan.steps import Attention, Step
+from ....plan.target import FUSED
+from .gradients import Derived
+from .totals import Totals
+
+# For each definition that a kernel computes, the expressions that it evaluates.
+Reading: TypeAlias = Mapping[str, tuple[ir.Expr, ...]]
+
+
+def read_by_kernels(
+    fused: Mapping[str, Attention], derived: Derived, totals: Totals
+) -> dict[str, tuple[ir.Expr, ...]]:
+    """The expressions that kernels of attentions, of totals beside them and of gradients evaluate, by definition."""
+    reading = {name: _parts(attention) for name, attention in fused.items()}
+    for owner, beside in totals.items():
+        reading |= {name: reading[owner] for name, _ in beside}
+    for gradient in derived.gradients:
+        read = (*_parts(gradient.attend.attention), gradient.arriving)
+        reading |= dict.fromkeys(gradient.definitions, read)
+    return reading
+
+
+def _parts(attention: Attention) -> tuple[ir.Expr, ...]:
+    """Everything that a kernel for an attention evaluates."""
+    key = attention.key
+    sink = () if attention.sink is None else (attention.sink,)
+    return (key.lower, key.upper, attention.score, *attention.guard, attention.value, *sink)
+
+
+def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Reading) -> set[str]:
+    """The definitions that are computed: those asked for, those asserted, and what they read; of those that a kernel
+    computes, only what it is `reading`."""
+    lets = program.definitions
+    return lets.keys() & reached((*wanted, *asserted(program)), lambda name: _reads(name, lets, reading))
+
+
+def cancelled(
+    original: ir.Program, program: ir.Program, wanted: tuple[str, ...], reading: Reading
+) -> dict[str, tuple[str, ...]]:
+    """For definitions asked for, the real inputs that they are made of as they were written, and not as they are
+    computed: these cancel. What all keys share does so in a softmax."""
+    reals = [tensor.name for tensor in original.inputs if tensor.kind == "real"]
+    bits = {name: 1 << number for number, name in enumerate(reals)}
+    written, computed = _made_of(original, {}, bits), _made_of(program, reading, bits)
+    gone = {name: written[name] & ~computed[name] for name in wanted if original.definitions[name].kind == "real"}
+    return {name: tuple(real for real in reals if bits[real] & bit) for name, bit in gone.items() if bit}
+
+
+def _made_of(program: ir.Program, reading: Reading, bits: Mapping[str, int]) -> dict[str, int]:
+    """The inputs that every definition is made of, each of them a bit: sets of them would grow with the program."""
+    lets, found = program.definitions, dict(bits)
+    for order in program.order:
+        group = members(order)
+        reads = (read for name in group for read in _reads(name, lets, reading))
+        found |= dict.fromkeys(group, functools.reduce(operator.or_, (found.get(read, 0) for read in reads), 0))
+    return found
+
+
+def _reads(name: str, lets: Mapping[str, ir.Let], reading: Reading) -> list[str]:
+    """The tensors that are read to compute a definition, none for an input."""
+    if name not in reading:
+        return [read.tensor for read in reads_of(lets[name])] if name in lets else []
+    return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
+
+
+def handed(steps: Iterable[Step]) -> set[str]:
+    """The tensors that are handed as arrays to kernels which compute scores by themselves."""
+    scored = [step.attend.attention for step in steps if step.attend is not None and step.kernel != FUSED]
+    return set(read_in(*(part for one in scored for part in (one.score, *one.guard))))
+
+
+def covered(names: tuple[str, ...], lets: Mapping[str, ir.Let], needed: set[str]) -> tuple[str, ...]:
+    """The definitions that a kernel computes on the way, in the order of the text."""
+
+    def step(name: str) -> list[str]:
+        reads = [read.tensor for read in reads_of(lets[name])] if name in lets else []
+        return [tensor for tensor in reads if tensor not in needed]
+
+    found = set(reached(names, step)).difference(names)
+    return tuple(name for name in lets if name in found)
