@@ -278,7 +278,31 @@ def test_a_range_that_depends_on_the_place_is_asked_there() -> None:
     assert "scatter-add over `i` by `p[i]`" in str(ix.compile(text).plan(**arrays))
 
 
+SPELLINGS = {
+    "an offset": "`p[i] + 1 == n - 2`",
+    "a coordinate counted down": "`p[i] + n == 3`",
+    "one place twice": "`p[i]`",
+    "one place for two coordinates": "`p[i]`, `p[i]`",
+    "two that wait for each other": "`p[i]`, `p[i] + k == n`",
+    "wholes": "`p[i]`",
+    "a count": "`p[i]`",
+    "a quotient of what may be 0": "`p[i]`",
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_place_is_found_however_it_is_spelled(name: str) -> None:
+    program = ix.compile(EDGES[name])
+    sizes = {"n": 4, "i": 5, "k": 3}
+    arrays = {}
+    for tensor in program.ir.inputs:
+        shape = [sizes[axis.coordinate] for axis in tensor.axes]
+        width = np.int32 if tensor.dtype == "i32" else np.int64
+        arrays[tensor.name] = places(4, *shape).astype(width) if tensor.dtype else reals(*shape)
+    assert f"scatter-add over `i` by {SPELLINGS[name]}" in str(program.plan(**arrays))
+
+
 def test_the_plan_says_why_not() -> None:
-    arrays = {"E": reals(4), "x": reals(5), "p": places(4, 5)}
-    text = EDGES["one place twice"]
-    assert "not by scatter-add: another condition varies with `n`" in str(ix.compile(text).plan(**arrays))
+    arrays = {"E": reals(4), "c": places(9, 5), "p": places(4, 5).astype(np.int32)}
+    text = EDGES["wholes"].replace("c[i] : i32", "c[i] : i64")
+    assert "not by scatter-add: whole sums are checked for overflow" in str(ix.compile(text).plan(**arrays))

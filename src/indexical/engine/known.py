@@ -98,8 +98,9 @@ def _product(a: Bounds, b: Bounds) -> Bounds:
 
 
 def _quotient(a: Bounds, b: Bounds) -> Bounds:
-    if a[0] >= 0 and b[0] >= 0:
-        return 0, a[1] // max(1, b[0])
+    if b[0] > 0 or (a[0] >= 0 and b[0] >= 0):
+        by = max(1, b[0])
+        return min(0, -(-a[0] // by)), max(0, a[1] // by)
     most = max(map(abs, a))
     return -most, most
 

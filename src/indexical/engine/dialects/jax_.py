@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ...ir import nodes as ir
 from ...ir.functions import FUNCTIONS
 from ...ir.operations import Function, Spelling
-from ...ir.types import LIBRARY_NAMES, Dtype, Kind
+from ...ir.types import LIBRARY_NAMES, Dtype, Kind, widest
 from ...ir.walk import walk
 from ..ops import Number, Value
 from ..order import reachable
@@ -151,6 +151,8 @@ class Jax(Dialect):
         """Both are truncated toward zero."""
         if fn == "%":
             return call("jnp.fmod", *codes)
+        if widest(arg.dtype for arg in args) == "i32":  # Here a number does not take the dtype that it meets.
+            codes = [call("jnp.int32", code) if arg.is_host else code for code, arg in zip(codes, args, strict=True)]
         return call("jax.lax.div", f"*jnp.broadcast_arrays({', '.join(codes)})")
 
     def normalize(self, p: Printer, fn: str, code: str, axis: int) -> Code:

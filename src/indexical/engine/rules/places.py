@@ -1,4 +1,4 @@
-"""Reads and sums at places: one-hot sums, scatters, tables that are read at a distance."""
+"""Reads at places: one-hot sums, tables that are read at a distance, views of views."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import expression
+from ...ir.affine import Polynomial, expression, polynomial
 from ...ir.types import Coordinate
 from ..known import LONGEST
 from ..ops import (
@@ -22,7 +22,6 @@ from ..ops import (
     Value,
     Write,
     all_of,
-    apply,
     conjuncts,
     host,
     value,
@@ -30,10 +29,8 @@ from ..ops import (
 from ..order import is_view
 from ..reach import ends_of
 from .patterns import Found, No, Target
-from .terms import NOWHERE, applied, fresh, kept, last_point, names_of, promoted, total, whole
+from .terms import NOWHERE, Term, added, applied, cast, fresh, kept, last_point, names_of, promoted, terms_of, whole
 
-# What the plan calls a sum into places.
-SCATTER = "scatter-add"
 # Why a table that is read at given places is not multiplied as a whole.
 _MANY = "the table may have far more places than are given"
 
@@ -74,29 +71,44 @@ def pinned(op: Reduce) -> tuple[Axis, Value, list[Value]] | None:
 def solved(test: Value, axis: Axis) -> Value | None:
     """The value that an axis is said to have by an equality; None for any other condition."""
     match test.op:
-        case Map("==", (a, b)):
+        case Map("==", (a, b)) if axis in test.axes:
             for own, other in ((a, b), (b, a)):
-                if axis.name not in other.names and (place := _point(own, other, axis)) is not None:
+                if own is value(Iota(axis)) and axis not in other.axes:
+                    return other
+                if axis not in other.axes and (place := _checked_point(own, other, axis)) is not None:
                     return place
+            return _isolated([*terms_of(a), *(Term(term.value, not term.positive) for term in terms_of(b))], axis)
     return None
 
 
-def _point(own: Value, other: Value, axis: Axis) -> Value | None:
-    """The point of an axis at which a sum, or a difference, of it and another value is equal to a third. It may leave
-    64 bits; it comes back to no point then. Where the sum is checked, it is at the last point, where it would fail."""
+def _checked_point(own: Value, other: Value, axis: Axis) -> Value | None:
+    """The point of an axis at which a checked sum, or a difference, of it and another value is equal to a third. It is
+    counted from the last point, where the sum would fail first."""
     point, last = value(Iota(axis)), last_point(axis)
     match own.op:
-        case Iota(of) if of == axis:
-            return other
-        case Map("+" | "-" as fn, (a, b), checked) if point in (a, b) and (axis in a.axes) != (axis in b.axes):
+        case Map("+" | "-" as fn, (a, b), True) if point in (a, b) and (axis in a.axes) != (axis in b.axes):
+            ends = value(Map(fn, tuple(last if part is point else part for part in (a, b)), True))
             falls = fn == "-" and b is point
-            if checked:
-                ends = value(Map(fn, tuple(last if part is point else part for part in (a, b)), True))
-                return applied("-" if falls else "+", last, applied("-", other, ends))
-            if falls:
-                return applied("-", a, other)
-            return applied("+", other, b) if fn == "-" else applied("-", other, b if a is point else a)
+            return applied("-" if falls else "+", last, applied("-", other, ends))
     return None
+
+
+def _isolated(terms: list[Term], axis: Axis) -> Value | None:
+    """The point of an axis at which terms add up to 0, where it is one of them. It may leave 64 bits; it is no point
+    then, whatever it comes back to: the sums that it is made of do not leave them."""
+    own = [term for term in terms if axis in term.value.axes]
+    if len(own) != 1 or own[0].value is not value(Iota(axis)) or any(term.value.kind != "whole" for term in terms):
+        return None
+    number, rest = Polynomial({}), []
+    for term in terms:
+        is_positive = term.positive != own[0].positive
+        if isinstance(term.value.op, Number):
+            number = number.plus(polynomial(term.value.op.expr), 1 if is_positive else -1)
+        elif term is not own[0]:
+            rest.append(Term(cast(term.value, "i64"), is_positive))
+    if number.terms or not rest:
+        rest.append(Term(host(expression(number, NOWHERE))))
+    return added(rest)
 
 
 def is_point(place: Value, axis: Axis) -> list[Value]:
@@ -134,45 +146,6 @@ def is_arithmetic(one: Value) -> bool:
             case _:
                 return False
     return True
-
-
-def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
-    """A sum of what has a place that is a point of an axis, or of several: each is added where it belongs."""
-    op = one.op
-    assert isinstance(op, Reduce)
-    written = {axis: test for test in reversed(conjuncts(op.where)) for axis in _destinations(test, op)}
-    for axis in tuple(written):  # One that a condition of other arrays varies with stays a condition.
-        others = (test for test in conjuncts(op.where) if test is not written[axis] and not is_arithmetic(test))
-        if any(axis in test.axes for test in others):
-            del written[axis]
-            if not written:
-                return No(f"another condition varies with `{axis.name}`", SCATTER)
-    if not written:
-        return None
-    if one.kind != "real":
-        return No("whole sums are checked for overflow", SCATTER)
-    index = tuple((axis, _destinations(written[axis], op)[axis]) for axis in sorted(written, key=lambda one: one.name))
-    given = {axis.name: place for axis, place in index}
-    others = (test for test in conjuncts(op.where) if test not in written.values())
-    rest = all_of(*(placed(test, given) if is_arithmetic(test) else test for test in others))
-    source = kept(rest, apply("as real", op.source) if op.source.is_host else op.source)
-    moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
-    alone = tuple(axis for axis in op.over if axis.name not in moved)
-    into = tuple(axis for axis in op.over if axis.name in moved)
-    return value(Write(total(source, alone) if alone else source, index, into))
-
-
-def _destinations(test: Value, op: Reduce) -> dict[Axis, Value]:
-    """The axis that a condition says the place of, where that varies with what is summed, and the place; nothing for
-    any other condition."""
-    over = names_of(op.over)
-    match test.op:
-        case Map("==", args):
-            for own, place in (args, args[::-1]):
-                there = isinstance(own.op, Iota) and own.op.axis.name not in over | op.source.names | place.names
-                if there and place.names & over and place.kind == "whole":
-                    return {own.axes[0]: place}
-    return {}
 
 
 # ----------------------------------------------------------- tables at a distance

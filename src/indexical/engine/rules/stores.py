@@ -1,17 +1,72 @@
-"""Values that a condition leaves at one point of an axis: they are stored there, and all else is 0."""
+"""Values that have a place along an axis: added up there where they are summed, or else stored in zeros."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from ...ir.types import Coordinate
-from ..ops import Map, Read, Value, Write, all_of, apply, conjuncts, value
+from ..ops import Axis, Iota, Map, Read, Reduce, Value, Write, all_of, apply, conjuncts, value
 from .patterns import Found, No, Target
-from .places import is_arithmetic, placed, solved
-from .terms import applied, is_number, kept
+from .places import is_arithmetic, is_point, placed, solved
+from .sums import take_factor_out
+from .terms import applied, cast, is_number, kept, names_of, real, summed, total, where
 
 # Functions that have a value and a slope at 0, which is read where there is no such place.
 _ANYWHERE = frozenset(("+", "-", "*", "neg", "where", "&&", "||", "!", "==", "!=", "<", "<=", ">", ">=", "//", "%"))
+# What the plan calls a sum into places.
+SCATTER = "scatter-add"
+
+
+def write_places(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A sum of what has a place that is a point of an axis, or of several: each is added where it belongs. A factor
+    that is the same for all that have one place is taken out first."""
+    op = summed(one)
+    index, tests = _destinations(op)
+    given = {axis.name: place for axis, place in index.items()}
+    if not index or (not op.source.names.isdisjoint(given) and isinstance(take_factor_out(one, found, target), Value)):
+        return None
+    if op.checked:
+        return No("whole sums are checked for overflow", SCATTER)
+    source = op.source if one.kind == "real" else cast(op.source, one.dtype)
+    source = apply("as real" if one.kind == "real" else "as i64", source) if source.is_host else source
+    source = kept(all_of(*tests), moved(source, given))
+    varied = frozenset[Coordinate]().union(*(place.names for place in given.values()))
+    alone = tuple(axis for axis in op.over if axis.name not in varied)
+    into = tuple(axis for axis in op.over if axis.name in varied)
+    at = tuple(sorted(index.items(), key=lambda pair: pair[0].name))
+    return value(Write(total(source, alone) if alone else source, at, into))
+
+
+def _destinations(op: Reduce) -> tuple[dict[Axis, Value], list[Value]]:
+    """The axes that conditions say the places along, these places, and the other conditions there."""
+    index: dict[Axis, Value] = {}
+    others: list[Value] = []
+    for test in conjuncts(op.where):
+        test = moved(test, {axis.name: place for axis, place in index.items()})
+        found = _destination(test, op)
+        if found is None:
+            others.append(test)
+            continue
+        axis, place = found
+        given = {axis.name: place}
+        index = {each: moved(at, given) for each, at in index.items()} | {axis: place}
+        others = [moved(other, given) for other in others]
+    return index, others
+
+
+def _destination(test: Value, op: Reduce) -> tuple[Axis, Value] | None:
+    """The axis that a condition says the place along, one that stands alone on a side before others, and the place;
+    None where that does not vary with what is summed. What is summed may vary with the axis where the place is data:
+    any other is a view."""
+    over = names_of(op.over)
+    sides = test.op.args if isinstance(test.op, Map) and test.op.fn == "==" else ()
+    for axis in sorted(test.axes if sides else (), key=lambda axis: value(Iota(axis)) not in sides):
+        place = None if axis.name in over else solved(test, axis)
+        if place is None or place.kind != "whole" or not place.names & over:
+            continue
+        if axis.name not in op.source.names or not is_arithmetic(place):
+            return axis, place
+    return None
 
 
 def store_places(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -51,6 +106,11 @@ def moved(one: Value, given: Mapping[Coordinate, Value]) -> Value:
     match one.op:
         case Map(fn, args, False) if fn in _ANYWHERE or fn.startswith("as "):
             return applied(fn, *(moved(arg, given) for arg in args))
+        case Map("/", (over, by), False):
+            given_of = [axis for axis in by.axes if axis.name in given]
+            there = all_of(*(test for axis in given_of for test in is_point(given[axis.name], axis)))
+            divisor = moved(by, given) if there is None else where(there, moved(by, given), real(1))
+            return applied("/", moved(over, given), divisor)
         case Read(source, index, outside, None) if outside != "check" and all(is_arithmetic(at) for _, at in index):
             new = tuple((name, placed(at, given)) for name, at in index)
             if source.names.isdisjoint(given):

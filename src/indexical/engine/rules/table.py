@@ -22,7 +22,7 @@ from .narrow import contract_short, round_again, round_once
 from .norms import is_norm, negated_twice, norm, norm_bias, norm_weight, round_norm
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
-from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract, write_places
+from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract
 from .ranks import (
     all_ranks,
     among_the_largest,
@@ -35,7 +35,7 @@ from .remainders import sum_by_remainder
 from .renaming import name_alike
 from .rewrite import rewrite
 from .running import by_running, running
-from .stores import store_places
+from .stores import store_places, write_places
 from .sums import (
     contract,
     is_size,

@@ -27,10 +27,19 @@ def at_one_point(before: Value, after: Value, names: Names) -> str:
 
 
 def into_places(before: Value, after: Value, names: Names) -> str:
-    """A sum of what belongs to a place, into these places."""
+    """A sum of what belongs to a place, into these places, or by the conditions that these are worked out from."""
+    assert isinstance(before.op, Reduce)
     assert isinstance(after.op, Write)
     over = _listed(axis.name for axis in after.op.gone)
-    return f"scatter-add over {over} by {_places(after.op, names)}"
+    tests = [test for test in conjuncts(before.op.where) if isinstance(test.op, Map) and test.op.fn == "=="]
+    direct = {place for test in tests for place in operands(test.op)}
+    by = (place if place in direct else _naming(tests, axis.name) for axis, place in after.op.index)
+    return f"scatter-add over {over} by {', '.join(f'`{as_written(one, names)}`' for one in by)}"
+
+
+def _naming(tests: Iterable[Value], name: Coordinate) -> Value:
+    """The first of some conditions that names an axis."""
+    return next(test for test in tests if name in test.names)
 
 
 def by_groups(before: Value, after: Value, names: Names) -> str:

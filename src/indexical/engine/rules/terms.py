@@ -181,7 +181,8 @@ def factors_of(one: Value) -> list[Factor]:
 
 
 def terms_of(one: Value, most: float = inf) -> list[Term]:
-    """What is added up to a value, from left to right; of more terms than `most`, some stay together."""
+    """What is added up to a value, from left to right; of more terms than `most`, some stay together, and so do
+    those of a checked sum."""
     found: list[Term] = []
     waiting = [Term(one)]
     while waiting:
@@ -189,11 +190,11 @@ def terms_of(one: Value, most: float = inf) -> list[Term]:
         match top.value.op:
             case _ if len(found) + len(waiting) >= most:
                 found.append(top)
-            case Map("+", (a, b)):
+            case Map("+", (a, b), False):
                 waiting += [Term(b, top.positive), Term(a, top.positive)]
-            case Map("-", (a, b)):
+            case Map("-", (a, b), False):
                 waiting += [Term(b, not top.positive), Term(a, top.positive)]
-            case Map("neg", (a,)):
+            case Map("neg", (a,), False):
                 waiting.append(Term(a, not top.positive))
             case _:
                 found.append(top)
