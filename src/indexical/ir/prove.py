@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
+from functools import lru_cache
 from math import gcd, inf
 from typing import TypeAlias, TypeGuard
 
@@ -201,16 +202,17 @@ def related(known: tuple[Polynomial, ...], goal: Polynomial) -> list[Polynomial]
     reached = _leaves(goal)
     waiting = [(fact, _leaves(fact)) for fact in known]
     result: list[Polynomial] = []
-    progress = True
-    while progress:
-        progress = False
-        for entry in list(waiting):
-            if not reached.isdisjoint(entry[1]):
-                waiting.remove(entry)
+    while True:
+        apart: list[tuple[Polynomial, set[Atom]]] = []
+        for entry in waiting:
+            if reached.isdisjoint(entry[1]):
+                apart.append(entry)
+            else:
                 result.append(entry[0])
                 reached |= entry[1]
-                progress = True
-    return result
+        if len(apart) == len(waiting):
+            return result
+        waiting = apart
 
 
 def _leaves(value: Polynomial) -> set[Atom]:
@@ -225,7 +227,27 @@ def _leaves(value: Polynomial) -> set[Atom]:
 
 
 def satisfiable(known: Iterable[Polynomial], assumptions: Assumptions) -> bool:
-    """False only where no whole numbers make all of these at least 0."""
+    """False only where no whole numbers make all of these at least 0. It is remembered, but for what the constants of
+    one program decide."""
+    facts = tuple(known)
+    constants = assumptions.constants
+    if constants is no_constants or not any(_names_constants(fact, constants) for fact in facts):
+        return _remembered(facts)
+    return _is_satisfiable(facts, assumptions)
+
+
+def _names_constants(fact: Polynomial, constants: Constants) -> bool:
+    """Whether an atom of a fact is made of constants of the program."""
+    parts = (part for atom in fact.atoms if isinstance(atom, Map) for part in walk.walk(atom))
+    return any(isinstance(part, Read) and constants(part.tensor) is not None for part in parts)
+
+
+@lru_cache(4096)
+def _remembered(facts: tuple[Polynomial, ...]) -> bool:
+    return _is_satisfiable(facts, Assumptions())
+
+
+def _is_satisfiable(known: tuple[Polynomial, ...], assumptions: Assumptions) -> bool:
     facts = list(known)
     facts += _always_true(facts, assumptions)
     return eliminate([dict(fact.terms) for fact in facts], keep=frozenset()) is not None

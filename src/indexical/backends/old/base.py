@@ -15,7 +15,7 @@ from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.target import Target
 from ...records import dataclass
 from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
-from .layout import Block, Statement, arranged, written
+from .layout import Block, Statement, flattened, used
 from .layout import Kind as StatementKind
 
 WIDEST = 96
@@ -136,19 +136,14 @@ class Text:
     subject: str = ""
 
     @property
-    def body(self) -> list[Statement]:
-        """The statements of the function: nothing that is not used, small steps where they are used."""
-        return arranged(self.statements, self.taken)
-
-    @property
-    def lines(self) -> list[str]:
-        """The body of the function."""
-        return written(self.body)
+    def needed(self) -> list[Statement]:
+        """The statements of the function without what is not used."""
+        return used(flattened(self.statements))
 
     @property
     def used(self) -> set[str]:
-        """The names that the body of the function mentions."""
-        return {word for statement in self.body for word in statement.words}
+        """The names that the body of the function mentions: none from outside comes or goes as it is laid out."""
+        return {word for statement in self.needed for word in statement.words}
 
     def add(self, kind: StatementKind, code: Node | None = None, target: str = "", place: Node | None = None) -> None:
         self.statements.append(Statement(self.indent, self.block, kind, target, code, place, self.subject))

@@ -147,7 +147,7 @@ def written(statements: Iterable[Statement]) -> list[str]:
 
 def arranged(statements: Iterable[Statement | Block], taken: set[str]) -> list[Statement]:
     """The statements of a function's body as they are written."""
-    return _renamed(_merged(_moved(_used(list(flattened(statements))))), taken)
+    return _renamed(_merged(_moved(used(flattened(statements)))), taken)
 
 
 def flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
@@ -159,11 +159,11 @@ def flattened(statements: Iterable[Statement | Block]) -> Iterable[Statement]:
             yield from flattened(statement)
 
 
-def _used(statements: list[Statement]) -> list[Statement]:
+def used(statements: Iterable[Statement]) -> list[Statement]:
     """Without assignments that nothing reads, and without blocks in which nothing is left."""
     needed: set[str] = set()
     kept: list[Statement] = []
-    for statement in reversed(statements):
+    for statement in reversed(list(statements)):
         if statement.kind in ("temporary", "assign") and statement.target not in needed:
             continue
         if statement.kind in OPENING and not (kept and kept[-1].indent > statement.indent):

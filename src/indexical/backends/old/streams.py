@@ -178,6 +178,6 @@ class Stream(Tile):
             body.add("raise", call("NotImplementedError", String(self.one_way)))
         else:
             body = low.text
-            if not body.lines:
+            if not body.needed:
                 body.do(Name("pass"))
         return self.function(name, about, body, "d_score", "gradients")
