@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from tests.engine.drawing import Array, Drawn
 from tests.engine.judging import Judged
 
@@ -132,6 +133,22 @@ def test_an_edge_is_as_the_reference_has_it(number: int, library: str) -> None:
 def test_edges_are_refused_and_are_not() -> None:
     refused = sum(Judged(Drawn(text, arrays, "edges", 0)).wanted is None for text, arrays in CASES)
     assert 30 <= refused <= len(CASES) - 30
+
+
+def test_what_is_computed_ahead_of_a_loop_may_not_be_there() -> None:
+    """A row that only later turns of the outer loop read, of an array that has none."""
+    text = """
+        input a[i]: i64, b[j]: i64;
+        let D[0, j in 0..=size(j)] = j;
+        let D[i in 1..=size(i), 0] = i;
+        let D[i in 1..=size(i), j in 1..=size(j)] = {
+            let other = if a[i - 1] == b[j - 1] { 0 } else { 1 };
+            min(D[i - 1, j] + 1, D[i, j - 1] + 1, D[i - 1, j - 1] + other)
+        };
+        let distance = D[size(i), size(j)];"""
+    program = ix.compile(text)
+    given = np.zeros(0, int), np.array([1, 2, 0])
+    assert program(*given, isolate=True) == program(*map(torch.from_numpy, given), isolate=True) == 3
 
 
 def test_what_a_guard_removes_may_be_infinite_in_a_recurrence() -> None:

@@ -98,8 +98,8 @@ def _turns(p: Printer, loop: Loop) -> None:
     """One loop. What does not vary with its step stands before it."""
     _hoist(p, loop)
     symbol = p.fresh(loop.symbol.name.split("_step")[0])
-    names, steps, refused = dict(p.names), p.steps, set(p.refused)
-    p.steps = {**steps, loop.symbol: symbol}
+    names, steps, turns, refused = dict(p.names), p.steps, p.turns, set(p.refused)
+    p.steps, p.turns = {**steps, loop.symbol: symbol}, {**turns, loop.symbol: count_of(loop)}
     numbers = call("range", p.code(loop.count))
     p.add(f"for {symbol} in {numbers if loop.forward else call('reversed', numbers)}:")
     p.depth += 1
@@ -117,7 +117,7 @@ def _turns(p: Printer, loop: Loop) -> None:
             away = f"{symbol} {'-' if loop.forward else '+'} {rows.kept}" if rows.kept else symbol
             p.add(f"{rows.variable}.pop({away}, None)")
     p.depth -= 1
-    p.names, p.steps, p.refused = names, steps, refused
+    p.names, p.steps, p.turns, p.refused = names, steps, turns, refused
 
 
 def _grouped(loop: Loop) -> list[Loop | Store]:
@@ -155,7 +155,9 @@ def _hoist(p: Printer, loop: Loop) -> None:
     for one in inside:
         leaf = isinstance(one.op, Input | Number | Carried) or one in p.names
         if one in read and stays(one) and not leaf and not isinstance(one.op, Table) and one.symbols <= p.steps.keys():
+            p.ahead = True
             p.named(one)
+            p.ahead = False
     if p.d.takes_rows_apart:
         for one in inside:
             if isinstance(one.op, Read) and one.op.outside == "never" and stays(one.op.source):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ...ir import nodes as ir
+from ...ir.affine import Polynomial
 from ...ir.types import Coordinate, Dtype, Kind
 from ..arguments import Argument
 from ..layouts import layouts
@@ -74,9 +75,10 @@ class Printer:
     """A plan as the lines of a function.
 
     `names` has the variables of values that are computed, `order` the axes of each value in order, `steps` the
-    variables of the loops around, `sizes` and `variables` those of sizes and inputs. Where it is `sized`, its caller
-    has compared the sizes that are numbers, and says which device it is for. One that stands inside of an `outer` one
-    has its sizes and its names, and takes inputs by the names that are `given`.
+    variables of the loops around, `turns` how many turns each has, `sizes` and `variables` those of sizes and inputs.
+    Of what is computed `ahead` of a loop, places that are not there read 0. Where it is `sized`, its caller has compared
+    the sizes that are numbers, and says which device it is for. One that stands inside of an `outer` one has its sizes
+    and its names, and takes inputs by the names that are `given`.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Printer:
         self.notes: dict[str, list[str]] = {}
         self.inside: dict[str, Plan] = {}  # What is computed for some rows after the other, by a definition of it.
         self.steps: dict[Coordinate, str] = {}
+        self.turns, self.ahead = dict[Coordinate, Polynomial](), False
         self.rows: dict[str, Rows] = {}
         self.apart: dict[tuple[Value, Coordinate], str] = {}
         self.measured: set[Coordinate] = set() if outer is None else outer.measured
@@ -127,8 +130,8 @@ class Printer:
         self.parts: list[str] = []
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
-        names = given or {}
-        self.variables = {(name := _input(one).name): names.get(name) or self.fresh(name) for one in plan.inputs}
+        own = (_input(one).name for one in plan.inputs)
+        self.variables = {name: (given or {}).get(name) or self.fresh(name) for name in own}
         self.sizes: dict[Coordinate, str] = {} if outer is None else outer.sizes
         for axis in (axis for one in plan.inputs for axis in _input(one).home):
             size = axis.extent

@@ -13,7 +13,7 @@ from ..ops import Axis, Iota, Number, Read, Value, value
 from .checks import check_places, out_of_bounds
 from .code import Code, call, indexed, method
 from .numbers import counted, extent, number
-from .rows import in_rows, row_of
+from .rows import expr_at, in_rows, row_of
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -62,7 +62,8 @@ def read(p: Printer, one: Value) -> Code:
     rows = in_rows(p, op.source)
     if rows is not None:
         # After its loop, a row that is asked for is there, or refused below.
-        code, inner = row_of(p, rows, index, op.outside if rows is op.source else "never")
+        known = "masked" if p.ahead else op.outside
+        code, inner = row_of(p, rows, index, known if rows is op.source else "never")
     else:
         code, inner = _apart(p, op, index)
     reached = [_reach(op.source.axis(name), index.get(name), p.order_of(one)) for name in inner]
@@ -74,6 +75,7 @@ def read(p: Printer, one: Value) -> Code:
         if not (checks_itself and name in gathered):
             check_places(p, place, op.source.axis(name), op.under, out_of_bounds(p, op.source, name))
     outside = op.outside == "masked" or (op.outside == "check" and op.under is not None)
+    outside = outside or (p.ahead and bool(one.symbols or not gathered))
     code, now = _viewed(p, code, reached, outside)
     if gathered:
         message = out_of_bounds(p, op.source, gathered[0]) if checks_itself else ""
@@ -88,9 +90,10 @@ def _apart(p: Printer, op: Read, index: dict[Coordinate, Value]) -> tuple[Code, 
         p.code(op.source)
     for name, place in op.index if op.outside == "never" or op.source in p.by_rows else ():
         rows = p.apart.get((op.source, name))
-        if rows is not None and isinstance(place.op, Number):
+        axis = op.source.axis(name)
+        if rows is not None and place.is_host and not (p.ahead and not _is_inside(p, _reach(axis, place, ()))):
             index.pop(name)
-            code = indexed(Code(rows), [number(p, place.op.expr)])
+            code = indexed(Code(rows), [number(p, expr_at(place))])
             return code, tuple(one for one in inner if one != name)
     return p.code(op.source), inner
 
@@ -226,7 +229,7 @@ def _sliced(p: Printer, code: Code, reached: list[Reach], outside: bool) -> tupl
         jump = "" if step == _ONE else f":{counted(p, step, reach.axis.extent.span)}"
         if reach.runs is None or (reach.runs and reach.is_whole and step == _ONE):
             slots.append(":")
-        elif outside and not _is_inside(reach):
+        elif outside and not _is_inside(p, reach):
             first, beyond = (counted(p, end, reach.axis.extent.span) for end in (reach.first, reach.beyond))
             pads.append(f"{n}: ({first}, {beyond})")
             slots.append(f":{jump}" if reach.runs else "0")
@@ -247,10 +250,22 @@ def _slot(p: Printer, reach: Reach, jump: str) -> str:
     return f"{first}:{last}{jump}" if ends else f"{first}:max(0, {last}){jump}"
 
 
-def _is_inside(reach: Reach) -> bool:
-    """Whether sizes alone say that all places are there."""
+def _is_inside(p: Printer, reach: Reach) -> bool:
+    """Whether sizes alone say that all places are there, in all turns of the loops around."""
     step = reach.runs[0][1] if reach.runs is not None and len(reach.runs) == 1 else _ONE
-    return is_counted(reach.first) and is_counted(polynomial(reach.axis.extent) - reach.beyond + step - 1)
+    left = polynomial(reach.axis.extent) - reach.beyond + step - 1
+    return _is_counted_in_all_turns(p, reach.first) and _is_counted_in_all_turns(p, left)
+
+
+def _is_counted_in_all_turns(p: Printer, number_: Polynomial) -> bool:
+    found = affine_parts(number_, frozenset(p.turns))
+    if found is None:
+        return is_counted(number_)
+    steps, least = found
+    falling = {symbol: step for symbol, step in steps.items() if not is_counted(step)}
+    for symbol, step in falling.items():
+        least = least + step * (p.turns[symbol] - 1)
+    return is_counted(least) and all(is_counted(-step) for step in falling.values())
 
 
 def _diagonals(code: Code, now: list[Coordinate]) -> tuple[Code, tuple[Coordinate, ...]]:
