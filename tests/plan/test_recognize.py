@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from tests.facts.rewrites import rewrite
@@ -324,3 +325,14 @@ def elapsed(program: ir.Program, name: str) -> float:
     start = time.process_time()
     recognize(program, (name,))
     return time.process_time() - start
+
+
+def test_a_total_that_varies_with_the_key_makes_no_weights() -> None:
+    """Each edge is divided by the total of its own target: this is no softmax over all edges."""
+    program = ix.compile("""
+        input e[m], x[m], target[m]: i64;
+        let w[m] = exp(e[m]);
+        let total[v in 0..3] = sum[m](w[m] where target[m] == v);
+        let out[v in 0..3] = sum[m](w[m] / total[target[m]] * x[m] where target[m] == v);""")
+    given = np.array([0.1, 0.5, -0.3, 0.7]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 2, 0, 2])
+    np.testing.assert_allclose(program(*given), program(*given, backend="reference"))

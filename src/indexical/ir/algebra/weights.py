@@ -92,7 +92,10 @@ def _log_of_term(number: Number, term: Product) -> Form | None:
 
 
 def summand(algebra: Algebra, total: Sum, coordinate: Coordinate) -> Product | str:
-    """The summand of a total over one coordinate, at another one; or why it sums no plain exponentials."""
+    """The summand of a total over one coordinate, at another one; or why it sums no plain exponentials, or not the same
+    ones for all points of that other one."""
+    if coordinate in total.coordinates:
+        return "what its weights are divided by varies with the key"
     at_key = {total.binders[0].coordinate: build.coord(coordinate, total.binders[0].lower.span)}
     found = replaced(form(((1, total.body),)), at_key, algebra).terms
     if len(found) != 1 or found[0][0] != 1 or found[0][1].exponent is None:
