@@ -76,7 +76,7 @@ class Printer:
 
     `names` has the variables of values that are computed, `order` the axes of each value in order, `steps` the
     variables of the loops around, `turns` how many turns each has, `sizes` and `variables` those of sizes and inputs.
-    Of what is computed `ahead` of a loop, places that are not there read 0. Where it is `sized`, its caller has compared
+    Of what is computed `ahead` of a loop, places that are not there read 0. Where it is `sized`, its caller compared
     the sizes that are numbers, and says which device it is for. One that stands inside of an `outer` one has its sizes
     and its names, and takes inputs by the names that are `given`.
     """
@@ -101,8 +101,7 @@ class Printer:
         self.taken: set[str] = {*RESERVED, *dialect.reserved, *self.texts} if outer is None else outer.taken
         if kernels is not None:
             kernels.begin(self.taken)
-        self.lines: list[str] = []
-        self.depth = 1
+        self.lines, self.depth = list[str](), 1
         self.names: dict[Value, str] = {}
         self.emitted: set[Value] = set()
         self.unlooked: list[Value] = []  # Of these, those whose operands have not been looked at since.
@@ -117,8 +116,7 @@ class Printer:
         self.told: set[str] = set()  # The definitions whose lines stand where they are computed.
         self.notes: dict[str, list[str]] = {}
         self.inside: dict[str, Plan] = {}  # What is computed for some rows after the other, by a definition of it.
-        self.steps: dict[Coordinate, str] = {}
-        self.turns, self.ahead = dict[Coordinate, Polynomial](), False
+        self.steps, self.turns, self.ahead = dict[Coordinate, str](), dict[Coordinate, Polynomial](), False
         self.rows: dict[str, Rows] = {}
         self.apart: dict[tuple[Value, Coordinate], str] = {}
         self.measured: set[Coordinate] = set() if outer is None else outer.measured
@@ -130,8 +128,8 @@ class Printer:
         self.parts: list[str] = []
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
-        own = (_input(one).name for one in plan.inputs)
-        self.variables = {name: (given or {}).get(name) or self.fresh(name) for name in own}
+        own, given = (_input(one).name for one in plan.inputs), given or {}
+        self.variables = {name: given.get(name) or self.fresh(name) for name in own}
         self.sizes: dict[Coordinate, str] = {} if outer is None else outer.sizes
         for axis in (axis for one in plan.inputs for axis in _input(one).home):
             size = axis.extent
