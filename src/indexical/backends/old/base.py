@@ -41,7 +41,8 @@ class Value:
 
     def but(self, code: Node, **changes: Any) -> Value:
         """The value with another code, and whatever else changes with it."""
-        return replace(self, code=code, **{"turned": None, "product": None, "narrow": None, "once": None, **changes})
+        found = Value(code, self.axes, self.kind, self.dtype, self.python)
+        return replace(found, **changes) if changes else found
 
     @property
     def is_named(self) -> bool:

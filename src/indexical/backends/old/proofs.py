@@ -30,6 +30,13 @@ class Prover:
         self._known: dict[Trail, Assumptions] = {}
         self._answers: dict[tuple[Trail, Polynomial, tuple[Polynomial, ...]], bool] = {}
         self._polynomials: dict[ir.Expr, Polynomial] = {}
+        self._projections: dict[object, list[ir.Expr] | None] = {}
+
+    def join(self, other: Prover) -> None:
+        """Know what another one of the same program knows, and let it know what is found here."""
+        self.agreed, self.counted = other.agreed, other.counted
+        self._known, self._answers = other._known, other._answers
+        self._polynomials, self._projections = other._polynomials, other._projections
 
     def polynomial(self, expr: ir.Expr) -> Polynomial:
         """A whole expression as a polynomial, constants of the program looked through."""
@@ -156,7 +163,10 @@ class Prover:
             return scope
         asked = [fact for fact in facts if fact.type.coordinates & gone.keys()]
         around = tuple(s for s in scope.box if not isinstance(s, ir.Range) or s.coordinate not in gone)
-        found = self._projection(asked, gone, around)
+        key = tuple(asked), tuple(gone.values()), around
+        if key not in self._projections:
+            self._projections[key] = self._projection(asked, gone, around)
+        found = self._projections[key]
         if found is None:
             if not opaque:
                 return scope

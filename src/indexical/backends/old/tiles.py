@@ -107,7 +107,7 @@ class Tile:
         key = self.attend.attention.key
         whole = {**scope.places, key.coordinate: operands.key_place(self.let, key)}
         low = Lowering(text, outer.program, outer.rules, dtypes=outer.dtypes, unbounded=whole, weak=outer.weak)
-        low.prover.agreed = outer.prover.agreed
+        low.prover.join(outer.prover)
         low.notes, text.subject = outer.notes, self.let.name
         low.sizes, low.compute, low.label = dict(outer.sizes), outer.compute, self.let.name
         low.stored = dict(outer.stored)

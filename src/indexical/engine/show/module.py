@@ -239,7 +239,7 @@ def _short(text: str) -> Iterator[str]:
 
 def _mentions(text: str, name: str) -> bool:
     """Whether a text has a name that is not the end of another."""
-    return re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
+    return name in text and re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
 
 
 def define(p: Printer, again: Again = ()) -> None:

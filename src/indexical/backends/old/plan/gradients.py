@@ -34,7 +34,7 @@ from ....plan.steps import Attend, Gradient, Receiver, Refusal, Step
 from ....records import dataclass
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
-from .ordering import arranged, definition, extended
+from .ordering import Uses, arranged, definition, extended
 from .softmaxes import name_softmaxes, weights_of
 
 
@@ -82,6 +82,9 @@ def derive(
     if not any(isinstance(p, ir.Normalize) and p.op == "softmax" for let in program.lets for p in _walked(let)):
         return Derived.none(program)
     named = name_softmaxes(program, needed(program, wanted))
+    uses = Uses(named, wanted)
+    if not any(_is_followed(let, uses) for let in named.lets):
+        return Derived.none(program)
     derived = _derived(named, wanted, describing, False) or _derived(named, wanted, describing, True)
     assert derived is not None
     return derived if derived.gradients or derived.flowing else Derived.none(program)
@@ -102,7 +105,7 @@ def _derived(
     scene = Scene(program, wanted)
     describer: Describer | None = None
     for let in scene.program.lets:
-        if weights_of(let) is None or let.name not in scene.uses.needed or not flows_back(let, scene.uses):
+        if not _is_followed(let, scene.uses):
             continue
         if describing is not None and describer is None:
             describer = describing(scene.program)
@@ -129,6 +132,11 @@ def _derived(
         return None
     derived = Derived(ordered, tuple(gradients), tuple(refusals), tuple(flowing), frozenset())
     return replace(derived, left=derived.computed.union(left))
+
+
+def _is_followed(let: ir.Let, uses: Uses) -> bool:
+    """Whether a definition is weights that are needed, and not only gathered with."""
+    return weights_of(let) is not None and let.name in uses.needed and flows_back(let, uses)
 
 
 def _walked(let: ir.Let) -> Iterator[ir.Expr]:
