@@ -64,13 +64,15 @@ def build(
     wanted: Sequence[str],
     isolate: bool = False,
     plainly: bool = False,
+    frees: bool = False,
 ) -> Built:
-    """A program for one library and arrays of these dtypes; `plainly`, only by the rules that make it printable."""
+    """A program for one library and arrays of these dtypes; `plainly`, only by the rules that make it printable; one
+    that `frees` lets go of each array after its last reader, however few there are."""
     lowered = lowering.lower(program, dict(dtypes), tuple(wanted), isolate)
     dialect = DIALECTS[library]()
     target = rules.Target(frozenset(dialect.kernels), isolate, dialect.rounds_once)
     plan = rules.legalise(lowered, target) if plainly else rules.optimise(lowered, target)
-    source = show.show(plan, dialect)
+    source = show.show(plan, dialect, frees)
     return Built(lowered, plan, source, load(source))
 
 

@@ -105,7 +105,7 @@ class Judged:
 
     def built(self, library: str, isolate: bool, plainly: bool = False) -> door.Built:
         dtypes = {t.name: self.bound.dtypes[t.name] for t in self.program.ir.inputs if t.name in self.bound.dtypes}
-        return door.build(self.program.ir, dtypes, library, self.names, isolate, plainly)
+        return door.build(self.program.ir, dtypes, library, self.names, isolate, plainly, frees=True)
 
     def fault(self, library: str, isolate: bool, plainly: bool = False) -> Fault | None:
         """How emitted code differs from the reference; None where it says the same."""

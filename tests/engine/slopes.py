@@ -120,7 +120,7 @@ class Differentiated(Judged):
             found = [evaluate_bound(bound, derivative.outputs)[name] for name in derivative.outputs]
         else:
             dtypes = {t.name: bound.dtypes[t.name] for t in derivative.ir.inputs if t.name in bound.dtypes}
-            built = door.build(derivative.ir, dtypes, library, derivative.outputs)
+            built = door.build(derivative.ir, dtypes, library, derivative.outputs, frees=True)
             arrays = [np.array(given[name]) for name in derivative.inputs]
             found = [door.as_numpy(one) for one in built(*map(_TAKES[library], arrays))]
         return self._with_zeros(dict(zip(moving, found, strict=True)))
@@ -156,7 +156,7 @@ class Differentiated(Judged):
     def _function(self, library: str, isolate: bool) -> door.Built:
         assert self.of is not None
         dtypes = {t.name: self.bound.dtypes[t.name] for t in self.program.ir.inputs if t.name in self.bound.dtypes}
-        return door.build(self.program.ir, dtypes, library, (self.of,), isolate)
+        return door.build(self.program.ir, dtypes, library, (self.of,), isolate, frees=True)
 
     def _with_zeros(self, found: Mapping[str, Array]) -> dict[str, Array]:
         return {name: found.get(name, np.zeros(self.case.arrays[name].shape)) for name in self.reals}

@@ -146,6 +146,15 @@ def test_what_a_loop_does_not_change_stands_before_it() -> None:
     assert not any("torch.exp" in line for line in lines[loop:])
 
 
+def test_what_is_made_of_rows_of_a_loop_before_stands_before_the_next() -> None:
+    """Also where that loop checks its places: it has ended."""
+    first = "let h[t, d] = (if t > 0 { h[t - 1, k[d]] } else { 0.0 }) + tanh(x[t, d]);"
+    second = "let g[t] = (if t > 0 { tanh(g[t - 1]) } else { 0.0 }) + sum[d](exp(h[t, d]));"
+    lines = body(f"input x[t, d], k[d] : i64; {first} {second} output g;")
+    loop = max(n for n, line in enumerate(lines) if line.startswith("for "))
+    assert any("torch.exp(h)" in line for line in lines[:loop])
+
+
 PROGRAMS = ("lstm", "convolution", "rotary", "grouped_query", "smith_waterman", "documents", "heat_equation")
 
 

@@ -99,6 +99,7 @@ def _turns(p: Printer, loop: Loop) -> None:
     _hoist(p, loop)
     symbol = p.fresh(loop.symbol.name.split("_step")[0])
     names, steps, turns, refused = dict(p.names), p.steps, p.turns, set(p.refused)
+    emitted = set(p.emitted)
     p.steps, p.turns = {**steps, loop.symbol: symbol}, {**turns, loop.symbol: count_of(loop)}
     numbers = call("range", p.code(loop.count))
     p.add(f"for {symbol} in {numbers if loop.forward else call('reversed', numbers)}:")
@@ -118,6 +119,15 @@ def _turns(p: Printer, loop: Loop) -> None:
             p.add(f"{rows.variable}.pop({away}, None)")
     p.depth -= 1
     p.names, p.steps, p.turns, p.refused = names, steps, turns, refused
+    _forget(p, loop, p.emitted - emitted)
+
+
+def _forget(p: Printer, loop: Loop, made: set[Value]) -> None:
+    """Let what was made inside of a loop, and is read after it, be made once more: its name is not known there, and
+    what it is made of is not let go before."""
+    waiting = [one for one in made if loop.symbol not in one.symbols and one not in p.names]
+    while again := [one for one in waiting if one in p.emitted and not p.readers(one) <= p.emitted]:
+        p.emitted.difference_update(again)
 
 
 def _grouped(loop: Loop) -> list[Loop | Store]:
@@ -147,7 +157,8 @@ def _hoist(p: Printer, loop: Loop) -> None:
             op = one.op
             changes = isinstance(op, Carried) and op.name in own
             refuses = getattr(op, "outside", "never") == "check" or getattr(op, "checked", False) or _is_some(one)
-            memo[one] = not (one.symbols & inner or changes or refuses) and all(map(stays, operands(op)))
+            parts = () if isinstance(op, Result) and one in p.names else operands(op)  # A loop before has ended.
+            memo[one] = not (one.symbols & inner or changes or refuses) and all(map(stays, parts))
         return memo[one]
 
     roots = {store.value for stores in stored(loop).values() for store in stores}
