@@ -204,6 +204,21 @@ def test_a_factor_that_may_be_infinite_stays_behind_its_guard() -> None:
     assert [one.reason for one in plan.refused if one.rule == "contract"]
 
 
+@pytest.mark.parametrize("scale", ["size(k) ** -0.25", "1 / size(k)", "rsqrt(size(k))", "log(size(k))"])
+def test_a_number_that_is_infinite_of_an_empty_axis_stays_in_its_sum(scale: str) -> None:
+    """Of an axis without points the sum is 0, and 0 times one over its size is not."""
+    program = ix.compile(f"input a[i, k], b[k, j]; let y[i, j] = sum[k](a[i, k] * ({scale}) * b[k, j]);")
+    assert not program(np.ones((2, 0)), np.ones((0, 3))).any()
+
+
+def test_blocks_of_an_axis_are_not_multiplied_out() -> None:
+    """No contraction comes before the read of a view: the product of all terms would be computed twice."""
+    text = "input x[j, d], p[k, d], w[k]; let y[g in 0..size(j) / size(k), d] = "
+    plan = plan_of(drawn(text + "sum[k](w[k] * (x[g * size(k) + k, d] + p[k, d]));"))
+    assert "contract" in fired(plan)
+    assert "multiply out" not in fired(plan)
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("odd", [0.0, -np.inf, np.inf, np.nan])
 @pytest.mark.parametrize("guard", ["j >= i", "j > i + 2", "j >= 1 && j <= i + 1"])

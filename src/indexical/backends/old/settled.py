@@ -45,13 +45,12 @@ _PLAIN |= {"True", "False"}
 # What a test of PyTorch's sees of an array that is given: of one that grows, less.
 _ASKED, _ASKED_GROWING = frozenset(("shape", "stride", "is_contiguous", "is_cpu")), frozenset(("is_cpu",))
 # Functions that make an array of others, methods of one, and what else they are given.
-_MAKERS = frozenset(("torch.stack", "torch.broadcast_tensors", "torch.where"))
-_METHODS = frozenset(("to", "abs", "expand"))
+_MAKERS = frozenset(("torch.stack", "torch.broadcast_tensors", "torch.where", "checked_power"))
+_METHODS = frozenset(("to", "abs", "any", "expand"))
 _WORDS = frozenset(("device", "None", "True", "False"))
-# Kernels that read the arrays they are given, and return none of them.
-_READERS = frozenset(
-    "attend_masked attend_scores rounded take torch.nn.functional.scaled_dot_product_attention torch.where".split()
-)
+# Functions and kernels that read the arrays they are given, and return none of them.
+_READERS = frozenset("add attend_masked attend_scores rounded subtract take torch.where".split())
+_READERS |= {"torch.nn.functional.scaled_dot_product_attention"}
 
 
 @dataclass

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import nodes as ir
+from ...ir.functions import operation
 from ...ir.types import Coordinate
+from ...ir.walk import walk
 from ..ops import Axis, Contract, Map, Number, Read, Reduce, Value, all_of, conjuncts, value
+from .cost import points
 from .patterns import Found, No, Target
 from .terms import (
     Factor,
@@ -100,8 +103,12 @@ def _groups(one: Value, op: Reduce) -> list[list[Term]]:
 
 
 def _moves(one: Value) -> bool:
-    """Whether this is read at places of several axes: a contraction may come before the read."""
-    return isinstance(one.op, Read) and any(len(at.names) > 1 for _, at in one.op.index)
+    """Whether this is read at places of several axes, at more of them than there are: a contraction may come before the
+    read."""
+    match one.op:
+        case Read(source, index) if any(len(at.names) > 1 for _, at in index):
+            return points(one.axes) > points(source.axes)
+    return False
 
 
 def _opened(one: Value) -> Value:
@@ -142,10 +149,23 @@ def take_factor_out(one: Value, found: Found, target: Target) -> Value | No | No
 
 def _may_leave(factor: Factor, target: Target) -> bool:
     """Whether 0 times a factor, or over it, is 0."""
-    if not factor.inverse:
-        return target.is_finite(factor.value)
     expr = factor.value.op.expr if isinstance(factor.value.op, Number) else None
+    if not factor.inverse:
+        return target.is_finite(factor.value) and (expr is None or not _has_pole(expr))
     return isinstance(expr, ir.Const) and expr.value != 0
+
+
+def _has_pole(number: ir.Expr) -> bool:
+    """Whether a number of sizes may be infinite, as one over the size of an axis without points is."""
+    for expr in walk(number):
+        match expr:
+            case ir.Map("/", (_, ir.Const(by))) if by != 0:
+                pass
+            case ir.Map("**", (_, ir.Const(power))) if power >= 0:
+                pass
+            case ir.Map(op) if op != "sqrt" and not op.startswith("as ") and not operation(op).finite:
+                return True
+    return False
 
 
 # ---------------------------------------------------------------------- contractions
