@@ -261,19 +261,24 @@ def _rehearse(
     tensors: dict[str, Tensor],
     local: bool,
 ) -> dict[str, Tensor] | None:
-    """The kinds of definitions that read each other; None where that cannot be found out so."""
+    """The kinds of definitions that read each other; None where that cannot be found out so. Only those are read again
+    that read one of which more is known now."""
     sink, rehearsing = unit.sink, unit.rehearsing
+    mentioned = inline.mentions(groups)
     found: dict[str, Meaning] = {}
+    waiting = groups
     for _ in range(len(groups) + 4):
         mark = _mark(unit, scope.frame)
         unit.sink, unit.rehearsing = type(sink)(), True
-        found = _read_group(unit, scope, groups, names, tensors, local)
+        read = _read_group(unit, scope, waiting, names, tensors, local)
         unit.sink, unit.rehearsing = sink, rehearsing
         _reset(unit, scope.frame, mark)
-        stable = all(_alike(tensors[name], found[name]) for name in groups)
-        tensors = {**tensors, **{name: found for name, found in found.items() if isinstance(found, Tensor)}}
-        if stable:
+        found |= read
+        news = {name: new for name, new in read.items() if isinstance(new, Tensor) and not _alike(tensors[name], new)}
+        if not news:
             break
+        tensors = {**tensors, **news}
+        waiting = {name: clauses for name, clauses in groups.items() if not mentioned[name].isdisjoint(news)}
     return tensors if all(isinstance(meaning, Tensor) for meaning in found.values()) else None
 
 
@@ -316,10 +321,11 @@ def _read_group(
     return result
 
 
-def _alike(old: Tensor, new: Meaning) -> bool:
-    if not isinstance(new, Tensor):
-        return True
-    before, after = ([(axis.extent, axis.origin) for axis in tensor.axes] for tensor in (old, new))
+def _alike(old: Tensor, new: Tensor) -> bool:
+    """Whether no more is known of a tensor than before, nor where in the text its sizes come from."""
+    before, after = (
+        [(axis.coordinate, axis.extent, axis.extent.span, axis.origin) for axis in tensor.axes] for tensor in (old, new)
+    )
     return before == after and old.kind == new.kind and old.captured == new.captured
 
 
