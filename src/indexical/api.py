@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,18 +16,17 @@ from .checker.allow import apply_allows
 from .checker.program import check as check_tree
 from .codes import CODES
 from .diagnostics import CompileError, Diagnostic, Sink
-from .facts.contracts import check as check_contracts
-from .facts.lints import lint
-from .facts.view import View
 from .faults import deep
 from .ir import nodes as ir
 from .ir.functions import UNSTABLE
 from .ir.types import Dtype
 from .ir.walk import parts_in
+from .records import dataclass
 from .run import EMITTED
 from .run.asked import PLAIN, Face, arguments_of, check_backend, definitions, filled, name_of, packed, wanted_of
 from .run.tracing import finder, tracing_test
 from .source import Source
+from .syntax import tree
 from .syntax.files import is_python, read_source
 from .syntax.parse import parse
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from inspect import Signature
 
     from .facts.roles import Roles
+    from .facts.view import View
     from .run.calling import Caller
     from .run.kernel import Call, Engine
     from .views.facts import CostSheet, FactSheet
@@ -71,12 +72,11 @@ def _compiled(text_or_path: str | os.PathLike[str], despite: frozenset[str]) -> 
 
 def compile_source(source: Source, despite: frozenset[str] = frozenset(), face: Face = PLAIN) -> Program:
     """A program from its text and the name of the file that it stands in; `despite` errors of these codes."""
-    sink = Sink()
-    program = _compile(source, sink)
-    errors = [found for found in _sorted(sink) if found.severity == "error" and found.code not in despite]
-    if program is None or errors:
+    reading = _read(source)
+    errors = [found for found in reading.errors if found.code not in despite]
+    if reading.program is None or errors:
         raise CompileError(errors)
-    return Program(source, program, tuple(_sorted(sink)), face=face)
+    return Program(source, reading.program, reading.findings, face=face)
 
 
 def check(text_or_path: str | os.PathLike[str]) -> list[Diagnostic]:
@@ -95,7 +95,8 @@ def check_file(file: Source) -> list[Diagnostic]:
     sink = Sink()
     is_python = file.name.endswith(".py")
     for source in [program.source for program in programs_in(file, sink)] if is_python else blocks_in(file):
-        _compile(source, sink)
+        for diagnostic in _read(source).findings():
+            sink.add(diagnostic)
     return _sorted(sink)
 
 
@@ -106,24 +107,56 @@ def check_source(source: Source) -> list[Diagnostic]:
 
 def examine(source: Source) -> tuple[Program | None, list[Diagnostic]]:
     """The program of a text, where it has a meaning, and everything that can be said of it; nothing is raised."""
-    sink = Sink()
-    program = _compile(source, sink)
-    found = _sorted(sink)
-    return None if program is None else Program(source, program, tuple(found)), found
+    reading = _read(source)
+    found = reading.findings()
+    return None if reading.program is None else Program(source, reading.program, lambda: found), found
+
+
+@dataclass(eq=False)
+class _Reading:
+    """A text that was read: the Program that it means, and what its checks found. Lints find no errors: they look when
+    somebody asks for warnings, which few callers do."""
+
+    file: tree.File
+    program: ir.Program | None
+    checked: Sink
+    claimed: Sink = field(default_factory=Sink)
+
+    def __post_init__(self) -> None:
+        if self.program is not None and self.program.contracts:
+            from .facts.contracts import check
+
+            check(self._view, self.claimed)
+
+    @cached_property
+    def _view(self) -> View:
+        from .facts.view import View
+
+        assert self.program is not None
+        return View(self.program)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        """The mistakes, in the order of the text."""
+        return [found for found in _sorted((*self.checked, *self.claimed)) if found.severity == "error"]
+
+    @deep
+    def findings(self) -> list[Diagnostic]:
+        """Everything that can be said of the text, in its order."""
+        warned = Sink()
+        if self.program is not None:
+            from .facts.lints import lint
+
+            lint(self._view, warned)
+        told = dict.fromkeys((*self.checked, *warned, *self.claimed))
+        return _sorted(dict.fromkeys(apply_allows(self.file, list(told))))
 
 
 @deep
-def _compile(source: Source, sink: Sink) -> ir.Program | None:
-    found = Sink()
-    file = parse(source, found)
-    program = check_tree(file, found, _derive)
-    if program is not None:
-        view = View(program)
-        lint(view, found)
-        check_contracts(view, found)
-    for diagnostic in apply_allows(file, list(found)):
-        sink.add(diagnostic)
-    return program
+def _read(source: Source) -> _Reading:
+    sink = Sink()
+    file = parse(source, sink)
+    return _Reading(file, check_tree(file, sink, _derive), sink)
 
 
 def _engine(program: ir.Program, texts: tuple[str, ...], told: Callable[[], ir.Program] | None) -> Engine:
@@ -143,12 +176,12 @@ def _derive(*given: Any) -> tuple[ir.Let, ...]:
     return jacobian(*given)
 
 
-def _sorted(sink: Sink) -> list[Diagnostic]:
+def _sorted(found: Iterable[Diagnostic]) -> list[Diagnostic]:
     def place(diagnostic: Diagnostic) -> tuple[str, int]:
         span = diagnostic.labels[0].span.shown if diagnostic.labels else None
         return ("", 0) if span is None else (span.source.name, span.start)
 
-    return sorted(sink, key=place)
+    return sorted(found, key=place)
 
 
 def _traced_kind(value: Any) -> tuple[Any, int, Any]:
@@ -179,18 +212,19 @@ class Program:
         self,
         source: Source,
         program: ir.Program,
-        diagnostics: tuple[Diagnostic, ...],
+        findings: Callable[[], Iterable[Diagnostic]] = tuple,
         texts: tuple[str, ...] | None = None,
         told: Callable[[], ir.Program] | None = None,
         face: Face = PLAIN,
     ) -> None:
-        # `texts` are all that the program is made of, where that is not its own text; `told` is then the same program
-        # as its text says it, for findings. `face` is what the Python function had that declared it. (A docstring here
-        # would be shown of every program, by `program?`.)
+        # `findings` looks for all that can be said of the program, once somebody asks. `texts` are all that the program
+        # is made of, where that is not its own text; `told` is then the same program as its text says it, for findings.
+        # `face` is what the Python function had that declared it. (A docstring here would be shown of every program, by
+        # `program?`.)
         self._program = program
         self._text = source.text
         self._texts = (source.text, *(file.text for file in program.modules)) if texts is None else texts
-        self._diagnostics = diagnostics
+        self._findings = cache(lambda: tuple(findings()))
         self._is_traced = tracing_test()
         self._functions: dict[int, Callable[..., Any]] = {}
         # Made on first use, and without a reference to this object, so that a dropped program is freed at once.
@@ -239,7 +273,7 @@ class Program:
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """The warnings and notes about the program."""
-        return self.as_read._diagnostics
+        return self.as_read._findings()
 
     @property
     def inputs(self) -> tuple[str, ...]:

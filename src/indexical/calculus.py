@@ -278,7 +278,7 @@ class _Unread(Program):
 
     def __init__(self, program: ir.Program, derived: ir.Program, what: str, texts: tuple[str, ...], face: Face) -> None:
         read = cache(partial(_read, derived, what, program.source.name, face))
-        super().__init__(program.source, program, (), texts, lambda: read()._program, face)
+        super().__init__(program.source, program, texts=texts, told=lambda: read()._program, face=face)
         self._read = read
 
     @property

@@ -107,7 +107,8 @@ def _check_index(
     place, length = polynomial(index, domain.known.constants), polynomial(extent, domain.known.constants)
     for known, (inside, below) in product(domain.contexts, ((place, True), (length - place - 1, False))):
         wrong = (*known.known, -inside - 1)
-        if not known.opaque and not known.entails(inside) and always_possible(wrong):
+        # Of most that is hard to prove, nothing is ever said: that is asked first.
+        if not known.opaque and always_possible(wrong) and not known.entails(inside):
             _report(read, index, bounds, below, wrong, origins, sink)
             return
 

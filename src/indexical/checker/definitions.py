@@ -323,9 +323,7 @@ def _read_group(
 
 def _alike(old: Tensor, new: Tensor) -> bool:
     """Whether no more is known of a tensor than before, nor where in the text its sizes come from."""
-    before, after = (
-        [(axis.coordinate, axis.extent, axis.extent.span, axis.origin) for axis in tensor.axes] for tensor in (old, new)
-    )
+    before, after = ([(axis, axis.extent.span, axis.origin) for axis in tensor.axes] for tensor in (old, new))
     return before == after and old.kind == new.kind and old.captured == new.captured
 
 

@@ -33,8 +33,8 @@ def attach(
         else:
             own.append(clause)
     unit.attached.update(attached)
-    deeper = {binder.name for node in tree.walk(body) if isinstance(node, tree.Reduction) for binder in node.binders}
-    return scope, own, deeper if own else set()
+    inside = tree.walk(body) if own else ()
+    return scope, own, {b.name for node in inside if isinstance(node, tree.Reduction) for b in node.binders}
 
 
 def at_this_depth(expr: tree.Expr) -> Iterator[tree.Reduction]:

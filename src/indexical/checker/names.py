@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sized
 from dataclasses import field, replace
-from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
 from ..diagnostics import CallError, Diagnostic, Fix, Label, Sink
@@ -223,6 +222,8 @@ def suggest(name: str, known: Iterable[str], span: Span, findings: Sized = ()) -
     """A help line and a fix, where some known name is close to what was typed, and `findings` are not many yet."""
     if len(findings) > _MOST_SUGGESTED:
         return None, None
+    from difflib import get_close_matches  # Few programs need it.
+
     candidates = [candidate for candidate in known if len(candidate) > 1 or len(name) == 1]
     lowered = [candidate for candidate in candidates if candidate.lower() == name.lower()]
     close = lowered or get_close_matches(name, candidates, 1, 0.6)

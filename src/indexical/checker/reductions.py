@@ -18,12 +18,11 @@ from .names import check_free
 from .scope import Abbreviated, Binding, Meaning, Poison, RestBinding, Scope, Unit
 
 
-def bind(unit: Unit, scope: Scope, binder: tree.Binder, meant: bool = False) -> Binding | RestBinding:
-    """A new coordinate. In the Program its name differs from all that are in force around it. One that hides another
-    is warned of, unless that is surely `meant`."""
+def bind(unit: Unit, scope: Scope, binder: tree.Binder, by: tree.Reduction | None = None) -> Binding | RestBinding:
+    """A new coordinate, bound on the left or `by` a reduction. In the Program its name differs from all that are in
+    force around it. One that hides another is warned of, unless that is surely meant."""
     check_free(binder.name, binder.span, unit.sink)
-    if not meant:
-        warn_of_hiding(unit, scope, binder)
+    warn_of_hiding(unit, scope, binder, by)
     if binder.rest:
         return RestBinding(binder.name, binder.span)
     coordinate = Coordinate(binder.name, False, scope.spaces.get(binder.name))
@@ -32,9 +31,9 @@ def bind(unit: Unit, scope: Scope, binder: tree.Binder, meant: bool = False) -> 
     return binding
 
 
-def warn_of_hiding(unit: Unit, scope: Scope, binder: tree.Binder) -> None:
+def warn_of_hiding(unit: Unit, scope: Scope, binder: tree.Binder, by: tree.Reduction | None = None) -> None:
     hidden = scope.names.get(f"..{binder.name}" if binder.rest else binder.name)
-    if hidden is None or isinstance(hidden, Poison):
+    if hidden is None or isinstance(hidden, Poison) or (by is not None and _is_norm(unit, by, binder)):
         return
     shown = f"..{binder.name}" if binder.rest else binder.name
     unit.report(
@@ -91,7 +90,7 @@ def _bind_all(unit: Unit, scope: Scope, node: tree.Reduction) -> tuple[Scope, li
             unit.report("IX211", f"`{key}` is bound twice, or does not lead the bracket", binder.span)
             good = False
             continue
-        binding = bind(unit, scope, binder, _is_norm(unit, node, binder))
+        binding = bind(unit, scope, binder, node)
         if binder.range is not None and isinstance(binding, Binding):
             good &= sizes.state_range(
                 unit, scope.binding(names), binding, binder.range, elaborate.expression, outer=True

@@ -153,8 +153,9 @@ def _space_of_index(index: ir.Expr, trail: Trail, classes: Classes) -> str | Non
 
 def _binder(coordinate: Coordinate, trail: Trail) -> int:
     """The ranges that bind a coordinate. One that runs inside a normaliser is bound where it survives."""
-    outside = Coordinate(coordinate.name.rstrip("'"), coordinate.rest, coordinate.space)
-    return id(bound_by(outside, trail))
+    if coordinate.name.endswith("'"):
+        coordinate = Coordinate(coordinate.name.rstrip("'"), coordinate.rest, coordinate.space)
+    return id(bound_by(coordinate, trail))
 
 
 def _declare(range: ir.Range, classes: Classes) -> None:

@@ -374,7 +374,7 @@ def _check_residual(contract: ir.Contract, view: View, gather: Gather, sink: Sin
     asks = _query_axis(view, let, gather)
     if asks is None:
         return good
-    positions = positions_of(view, let, asks, gather)
+    here, positions = let.axes[asks].coordinate, None
     for term in (term for clause in let.clauses for term in added(clause.body)):
         if isinstance(term, ir.Reduce) and term.span == gather.span:
             continue
@@ -382,8 +382,8 @@ def _check_residual(contract: ir.Contract, view: View, gather: Gather, sink: Sin
             term = term.body
         if not isinstance(term, ir.Read) or _reads_weights(view, term.tensor, gather):
             continue
+        positions = positions or positions_of(view, let, asks, gather)
         for number, index in enumerate(term.indices):
-            here = let.axes[asks].coordinate
             if is_position(view, term.tensor, number, index, positions) and not _is_at(index, here):
                 place = Label(contract.span, f"the query is `{here.name}`")
                 _report_residual(term, index.span.text, Label(term.span, "at another position"), place, sink)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
-from operator import is_
-from typing import assert_never
+from operator import attrgetter, is_
+from typing import Any, assert_never
 
 from . import build, nodes
 from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Program, Range, Read, Reduce, Select, Size
@@ -14,22 +14,30 @@ from .types import Coordinate, Type
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The expressions directly inside, bounds and guards included."""
-    match expr:
-        case Map(arguments=inner) | Read(indices=inner) | Array(indices=inner):
-            return inner
-        case Const() | Coord() | Size():
-            return ()
-        case Select(condition, then, otherwise):
-            return (condition, then, otherwise)
-        case Reduce(_, ranges, body, guard):
-            bounds = tuple(bound for range in ranges for bound in (range.lower, range.upper))
-            return (*bounds, body) if guard is None else (*bounds, body, guard)
-        case Normalize(_, _, body, guard):
-            return (body,) if guard is None else (body, guard)
-        case _:
-            assert_never(expr)
+    return _INSIDE[type(expr)](expr)
 
 
+def _inside_reduce(expr: Reduce) -> tuple[Expr, ...]:
+    bounds = [bound for range in expr.ranges for bound in (range.lower, range.upper)]
+    return (*bounds, expr.body) if expr.guard is None else (*bounds, expr.body, expr.guard)
+
+
+def _nothing(expr: Expr) -> tuple[Expr, ...]:
+    return ()
+
+
+# What is directly inside of each kind of expression: a table, as nothing is asked more often.
+_INSIDE: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Map: attrgetter("arguments"),
+    Read: attrgetter("indices"),
+    Array: attrgetter("indices"),
+    Const: _nothing,
+    Coord: _nothing,
+    Size: _nothing,
+    Select: attrgetter("condition", "then", "otherwise"),
+    Reduce: _inside_reduce,
+    Normalize: lambda expr: (expr.body,) if expr.guard is None else (expr.body, expr.guard),
+}
 # Expressions with nothing inside.
 LEAVES = (Const, Coord, Size)
 

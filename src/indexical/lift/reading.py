@@ -35,7 +35,7 @@ class Reading(Program):
     gives the callable's own arrays. `sites` says which stretch of the text comes from which place."""
 
     def __init__(self, program: Program, bound: Sequence[Bound], sites: Sequence[tuple[int, int, Site]]) -> None:
-        super().__init__(program.ir.source, program.ir, program.diagnostics)
+        super().__init__(program.ir.source, program.ir, program._findings)
         self._bound = tuple(bound)
         self.sites = tuple(sites)
         # Where a view cuts across positions and heads.

@@ -182,7 +182,7 @@ def compiled(program: ir.Program, name: str) -> Program:
     if sink.failed:
         raise CompileError([finding for finding in sink if finding.severity == "error"])
     texts = ("local", repr(found.inputs), repr(found.lets), repr(found.outputs))
-    return Program(found.source, found, (), texts)
+    return Program(found.source, found, texts=texts)
 
 
 def _score(body: ir.Reduce) -> tuple[ir.Expr, ir.Expr | None]:

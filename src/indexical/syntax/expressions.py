@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from ..diagnostics import Fix, Label
 from ..source import Span
 from . import tree
@@ -204,6 +202,8 @@ class ExpressionParser(LiteralParser):
 
     def check_misspelt(self, name: tree.Name) -> None:
         """Stop at `sofmax[j](…)`: nothing but a reduction or a normaliser is followed by what it scans."""
+        from difflib import get_close_matches  # Few programs need it.
+
         close = get_close_matches(name.name, (*REDUCTIONS, *NORMALISERS), 1)
         if close:
             message = f"no reduction and no normaliser is called `{name.name}`"

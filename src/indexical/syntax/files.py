@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,8 @@ def is_python(text_or_path: str | os.PathLike[str]) -> bool:
 
 def close_file(path: Path) -> Path | None:
     """The file that was probably meant by one that is not there: of the same kind, and called much like it."""
+    from difflib import get_close_matches  # Few programs need it.
+
     try:
         if path.exists():
             return None

@@ -8,7 +8,6 @@ would only follow from the mistake is reported later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from ..diagnostics import Label, Sink
 from ..source import Source
@@ -103,6 +102,8 @@ class _Parser(ClaimParser):
             self.fail("expected a statement")
         if token.kind == "name" and (self.next_is("=", ahead=1) or self.next_is("[", ahead=1)):
             self.fail("expected a statement", help=f"to define it, write `let {token.text}… = …;`")
+        from difflib import get_close_matches  # Few programs need it.
+
         if close := get_close_matches(token.text, [*STATEMENTS, "attention"], 1):
             self.fail("expected a statement", help=f"did you mean `{close[0]}`?")
         words = "`space`, `input`, `let`, `output`, `fn`, `use`, `attention`, `assert` or `expect`"

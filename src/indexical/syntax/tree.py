@@ -421,15 +421,17 @@ def _parts(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind) if part.compare)
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The nodes directly inside a node, in the order of the text."""
     kind: type = type(node)
+    found: list[Node] = []
     for part in _parts(kind):
         value = getattr(node, part)
         if isinstance(value, tuple):
-            yield from (item for item in value if not isinstance(item, str))
+            found += [item for item in value if not isinstance(item, str)]
         elif value is not None and not isinstance(value, str | bool):
-            yield value
+            found.append(value)
+    return found
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -438,7 +440,7 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting.extend(reversed(list(children(node))))
+        waiting += reversed(children(node))
 
 
 def height(node: Node) -> int:
