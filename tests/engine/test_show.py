@@ -155,6 +155,24 @@ def test_what_is_made_of_rows_of_a_loop_before_stands_before_the_next() -> None:
     assert any("torch.exp(h)" in line for line in lines[:loop])
 
 
+BELOW = ("d < size(d) / 2", "size(d) / 2 > d", "d <= size(d) / 2 - 1", "size(d) / 2 - 1 >= d")
+ABOVE = ("d >= size(d) / 2", "size(d) / 2 <= d", "d > size(d) / 2 - 1", "size(d) / 2 - 1 < d")
+
+
+@pytest.mark.parametrize("below", BELOW)
+@pytest.mark.parametrize("above", ABOVE)
+def test_halves_are_put_together_in_any_spelling(below: str, above: str) -> None:
+    low, high = "-x[i, d + size(d) / 2]", "x[i, d - size(d) / 2]"
+    one = f"let one[i, d] = if {below} {{ {low} }} else {{ {high} }};"
+    two = f"let two[i, d] = if {above} {{ {high} }} else {{ {low} }};"
+    program = ix.compile(f"input x[i, d]; {one} {two}").ir
+    made = build(program, {"x": "f32"}, "torch", ("one", "two"))
+    assert "where" not in made.source.split("def program(")[1]
+    x = torch.arange(12.0).reshape(2, 6)
+    expected = torch.cat((-x[:, 3:], x[:, :3]), 1)
+    assert all(torch.equal(found, expected) for found in made(x))
+
+
 PROGRAMS = ("lstm", "convolution", "rotary", "grouped_query", "smith_waterman", "documents", "heat_equation")
 
 

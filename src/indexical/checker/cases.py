@@ -14,7 +14,7 @@ from ..diagnostics import Label
 from ..ir import build, whole
 from ..ir import nodes as ir
 from ..ir.affine import is_counted, polynomial
-from ..ir.conditions import negated
+from ..ir.conditions import MIRRORED, negated
 from ..ir.context import assume, look_through
 from ..ir.domain import Domain
 from ..ir.prove import conjuncts
@@ -120,7 +120,6 @@ def _widened(unit: Unit, found: Draft, target: Draft) -> Draft:
 _NEVER_BOTH = {
     frozenset(pair) for pair in (("<", ">"), ("<", ">="), ("<", "=="), (">", "<="), (">", "=="), ("==", "!="))
 }
-_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def _are_disjoint(unit: Unit, one: Draft, other: Draft) -> bool:
@@ -142,11 +141,11 @@ def _contradict(one: ir.Expr, other: ir.Expr) -> bool:
     if negated(one) == other or negated(other) == one:
         return True
     match one, other:
-        case ir.Map(op, sides), ir.Map(other_op, other_sides) if op in _TURNED and other_op in _TURNED:
+        case ir.Map(op, sides), ir.Map(other_op, other_sides) if op in MIRRORED and other_op in MIRRORED:
             if sides == other_sides:
                 return frozenset((op, other_op)) in _NEVER_BOTH
             if sides == other_sides[::-1]:
-                return frozenset((op, _TURNED[other_op])) in _NEVER_BOTH
+                return frozenset((op, MIRRORED[other_op])) in _NEVER_BOTH
     return False
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from . import build
 from . import nodes as ir
 
+# What fails wherever a comparison holds, and what holds with its sides exchanged.
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def conjuncts_of(condition: ir.Expr | None) -> list[ir.Expr]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
+from ...ir.conditions import MIRRORED
 from ...ir.types import Coordinate
 from ...ir.walk import fresh, walk
 from ...records import dataclass
@@ -17,6 +19,9 @@ from . import elementwise
 from .lowering import Lowering
 from .ranges import is_zero, minus
 from .scope import Scope
+
+# Whether the points below a place are those where a comparison with it holds, and whether it is one of the first part.
+_SIDES = {"<": (True, False), "<=": (True, True), ">": (False, True), ">=": (False, False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +94,18 @@ def _piece(low: Lowering, side: ir.Expr, own: ir.Range, scope: Scope, axis: Axis
 
 
 def _cut(condition: ir.Expr) -> Cut | None:
-    """A comparison of a coordinate with a place that varies with none."""
-    match condition:
-        case ir.Map("<" | ">=" as op, (ir.Coord(coordinate), place)) if not place.type.coordinates:
-            return Cut(coordinate, place, op == "<")
-        case ir.Map(">" | "<=" as op, (place, ir.Coord(coordinate))) if not place.type.coordinates:
-            return Cut(coordinate, place, op == ">")
-    return None
+    """A comparison of a coordinate with a place that varies with none, in any spelling."""
+    if not isinstance(condition, ir.Map) or condition.op not in _SIDES:
+        return None
+    (point, place), op = condition.arguments, condition.op
+    if not isinstance(point, ir.Coord):
+        point, place, op = place, point, MIRRORED[op]
+    if not isinstance(point, ir.Coord) or place.type.coordinates:
+        return None
+    leads, after = _SIDES[op]
+    if after:
+        place = build.apply("+", (place, build.whole(1, place.span)), "whole", place.span)
+    return Cut(point.coordinate, place, leads)
 
 
 def _reads_aside(expr: ir.Expr, coordinate: Coordinate) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from ...ir.conditions import MIRRORED
+
 # How tightly an expression binds, from the tightest on.
 ATOM, POWER, UNARY, TIMES, PLUS, BIT_AND, BIT_OR, COMPARE, NOT, AND, OR, CHOICE = range(12)
 
@@ -19,7 +21,6 @@ LEVELS = {
     "or": OR,
 }
 
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _DIGITS = re.compile(r"-?[\d.]+")
 
 
@@ -44,8 +45,8 @@ def infix(sign: str, left: str, right: str) -> Code:
     """Two operands with a sign between them. Sums and products group from the left, as numbers are rounded;
     what is compared with a number stands before it."""
     level = LEVELS[sign]
-    if sign in _MIRRORED and _DIGITS.fullmatch(left) and not _DIGITS.fullmatch(right):
-        return infix(_MIRRORED[sign], right, left)
+    if sign in MIRRORED and _DIGITS.fullmatch(left) and not _DIGITS.fullmatch(right):
+        return infix(MIRRORED[sign], right, left)
     if level == POWER:
         return Code(f"{closed(left)} ** {closed(right)}", POWER)
     most = level - 1 if level == COMPARE else level
