@@ -116,6 +116,19 @@ CASES: list[tuple[str, dict[str, Array]]] = [
         {"a": np.array([1.0, 2.0], "float64")},
     ),
     ("input a[i]; let y[i] = sum[k in 0..3](if k > 5 {a[i + k]} else {0});", {"a": np.array([1.0, 2.0], "float64")}),
+    (
+        "input a[i]; let y[i, k in 0..3] = tanh(sum[n in 0..3](0.1 where i <= k));",
+        {"a": np.array([1.0, 2.0], "float64")},
+    ),
+    (
+        "input a[i], b[j]; let w[i] = tanh(a[i]); let t = sum[n in 0..size(i)](w[n]); "
+        "let y[j] = sum[n in 0..size(i)](w[n] * (a[n] - t) where n / 2 == j);",
+        {"a": np.array([1.0, 2.0, 4.0], "float64"), "b": np.array([1.0, 2.0], "float64")},
+    ),
+    (
+        "input a[i], p[j]: i64; let y[j] = sum[i](a[i] where i == p[j], i == p[j]);",
+        {"a": np.array([1.0, 2.0, 4.0], "float64"), "p": np.array([1, 7], "int64")},
+    ),
     ("input a[i, j]; let y[k in 0..1, n in 0..3] = a[2 - n + k, 2 - n + k];", {"a": np.arange(9.0).reshape(3, 3)}),
 ]
 

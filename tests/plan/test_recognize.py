@@ -336,3 +336,11 @@ def test_a_total_that_varies_with_the_key_makes_no_weights() -> None:
         let out[v in 0..3] = sum[m](w[m] / total[target[m]] * x[m] where target[m] == v);""")
     given = np.array([0.1, 0.5, -0.3, 0.7]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 2, 0, 2])
     np.testing.assert_allclose(program(*given), program(*given, backend="reference"))
+
+
+def test_a_product_of_softmaxes_under_a_sum_over_several_coordinates() -> None:
+    program = ix.compile("""
+        input a[i], b[j];
+        let y = sum[i, j, k in 0..2](prod[n in 0..2](softmax[i](a[i] * b[j] + k + n)) * a[i]);""")
+    given = np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    np.testing.assert_allclose(program(*given), program(*given, backend="reference"))

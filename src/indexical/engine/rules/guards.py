@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...ir.affine import Polynomial, polynomial
 from ...ir.types import Coordinate
 from ..ops import Map, Read, Reduce, Value, all_of, conjuncts, value
 from ..words import as_written
 from .narrow import widened
 from .patterns import Found, No, Target
-from .terms import applied, cast, factors_of, is_number, kept, names_of, product, summed
+from .terms import applied, cast, factors_of, is_number, kept, names_of, product, summed, total
 
 
 def choice_to_guard(one: Value, found: Found, target: Target) -> Value | No | None:
@@ -34,8 +36,9 @@ def take_condition_out(one: Value, found: Found, target: Target) -> Value | No |
     out = [test for test in conjuncts(op.where) if not test.names & over]
     if not out:
         return None
-    inside = [test for test in conjuncts(op.where) if test.names & over]
-    return kept(all_of(*out), value(Reduce("sum", op.source, op.over, all_of(*inside), op.checked)))
+    inside = all_of(*(test for test in conjuncts(op.where) if test.names & over))
+    left = value(replace(op, where=inside)) if op.checked else total(op.source, op.over, inside)
+    return kept(all_of(*out), left)
 
 
 def choice_decided(one: Value, found: Found, target: Target) -> Value | None:

@@ -9,7 +9,7 @@ from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts,
 from ..order import is_view
 from ..words import Names, as_written
 from .choices import group_of
-from .places import is_arithmetic, pinned
+from .places import is_arithmetic, pinned, solved
 
 
 def at_one_point(before: Value, after: Value, names: Names) -> str:
@@ -17,10 +17,10 @@ def at_one_point(before: Value, after: Value, names: Names) -> str:
     assert isinstance(before.op, Reduce)
     found = pinned(before.op)
     assert found is not None
-    axis, place, rest = found
+    axis, place, _ = found
     if is_arithmetic(place):
         return ""  # It is a view.
-    (test,) = (test for test in conjuncts(before.op.where) if test not in rest)
+    test = next(test for test in conjuncts(before.op.where) if solved(test, axis) is place)
     direct = place in operands(test.op)
     written = f"{axis.name} == {as_written(place, names)}" if direct else as_written(test, names)
     return f"read at `{written}`; 0 where that is no `{axis.name}`"

@@ -99,8 +99,8 @@ def product(factors: Iterable[Value]) -> Value:
 
 
 def total(source: Value, over: Sequence[Axis], guard: Value | None = None) -> Value:
-    """The sum of a value over axes. Of a whole number of the host it is such a number."""
-    if source.is_host and source.kind == "whole" and guard is None:
+    """The sum of a value over axes. Of a number of the host it is such a number."""
+    if source.is_host and guard is None:
         for axis in over:
             source = applied("*", source, host(length(axis)))
         return source

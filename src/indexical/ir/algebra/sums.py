@@ -9,7 +9,7 @@ from itertools import count
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate
-from ..walk import substitute
+from ..walk import Inexpressible, substitute
 from .canonical import text
 from .normal import (
     EMPTY,
@@ -137,9 +137,14 @@ def _made(body: Product, binders: tuple[Binder, ...], softmax: bool) -> Sum:
 
 
 def _occurrences(body: Form, binder: Binder, binders: Sequence[Binder], reader: Reader) -> str:
-    """A description of where a coordinate occurs that does not depend on any bound coordinate's name."""
+    """A description of where a coordinate occurs that does not depend on any bound coordinate's name; its range alone,
+    where a normaliser cannot have two of them by one name."""
     mark = {b.coordinate: build.coord(Coordinate("!" if b is binder else "?"), b.lower.span) for b in binders}
-    return f"{text(binder.lower)}..{text(binder.upper)} {replaced(body, mark, reader).key}"
+    range_ = f"{text(binder.lower)}..{text(binder.upper)}"
+    try:
+        return f"{range_} {replaced(body, mark, reader).key}"
+    except Inexpressible:
+        return range_
 
 
 def opened(atom: Sum, reader: Reader) -> tuple[tuple[Binder, ...], Form]:
