@@ -129,6 +129,10 @@ CASES: list[tuple[str, dict[str, Array]]] = [
         "input a[i], p[j]: i64; let y[j] = sum[i](a[i] where i == p[j], i == p[j]);",
         {"a": np.array([1.0, 2.0, 4.0], "float64"), "p": np.array([1, 7], "int64")},
     ),
+    (
+        "input a[i]; let y[i] = (tanh(y[i - 1]) + cumsum[i](a[i])) where i > 0;",
+        {"a": np.array([1.0, 2.0, 4.0], "float64")},
+    ),
     ("input a[i, j]; let y[k in 0..1, n in 0..3] = a[2 - n + k, 2 - n + k];", {"a": np.arange(9.0).reshape(3, 3)}),
 ]
 

@@ -10,6 +10,7 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.conditions import conjuncts_of
 from ...ir.types import Coordinate, Kind
+from ...ir.walk import walk
 from ...source import Span
 from ..ops import Carried, Iota, Loop, Result, Store, Value, host, value
 from .lowering import Lowering
@@ -93,10 +94,13 @@ def _count(low: Lowering, order: ir.Stepwise) -> ir.Expr:
 
 def _parted(clause: ir.Clause, kind: Kind, steps: Iterable[int]) -> list[ir.Clause]:
     """A clause that a guard removes at step 0, as one from step 1 on and one that is 0 there: a turn then computes no
-    more than it asks for."""
-    stepped = [(axis, clause.slots[axis]) for axis in steps]
-    own = {slot.coordinate: axis for axis, slot in stepped if isinstance(slot, ir.Coord)}
+    more than it asks for. What is normalised along the steps is so over all of them."""
     guards = conjuncts_of(clause.guard)
+    parts = (part for whole in (clause.body, *guards) for part in walk(whole))
+    along = {part.coordinate for part in parts if isinstance(part, ir.Normalize)}
+    stepped = [(axis, clause.slots[axis]) for axis in steps]
+    coords = [(axis, slot.coordinate) for axis, slot in stepped if isinstance(slot, ir.Coord)]
+    own = {coordinate: axis for axis, coordinate in coords if coordinate not in along}
     for range in clause.ranges:
         later = [guard for guard in guards if _is_later(guard, range.coordinate)]
         if later and range.from_zero and range.coordinate in own:
