@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from indexical.engine.listing import kind_of
+from indexical.engine.ops import FORMER, Opaque, value
 
 PACKAGE = Path(__file__).parents[2] / "src" / "indexical"
 OLD = ("backends", "old")
@@ -19,6 +25,22 @@ def test_other_rooms_import_the_door_and_texts_of_kernels_alone() -> None:
     files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")]
     rooms = [module for file in files if file.parts[0] != "backends" for module in _imported(file)]
     assert {module[1] for module in rooms if module[0] == "backends" and module[1:]} == {"opaque", "kernels"}
+
+
+# Whoever adds a kind here has to say why operations cannot compute it.
+ALLOWED = {"attend", "attend_backward", "blocks", "chunks", "scan"}
+
+
+def test_only_these_kinds_are_opaque() -> None:
+    assert set(FORMER) == ALLOWED
+    for kind in ALLOWED:
+        assert kind_of(value(_opaque(kind))) == kind
+    with pytest.raises(AssertionError, match="of no kind that the former printer may print"):
+        _opaque("norm")
+
+
+def _opaque(kind: str) -> Opaque:
+    return Opaque("y", "kernel", SimpleNamespace(kind=kind), (), (), "real", "f32")
 
 
 def _imports_old(file: Path) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from ..engine.constants import Facts
 from ..engine.dialects import dialect
 from ..engine.kernel_texts import reserved
 from ..engine.lower import lower
+from ..engine.ops import Former
 from ..engine.ops import Plan as ArrayProgram
 from ..engine.rules import Target, optimise
 from ..engine.show.blocks import Turns
@@ -65,15 +66,19 @@ class Kernel:
         return self.step.kernel
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Former:
         """What kind of operation it is, in one word."""
-        if self.step.gradient is not None:
-            return "attend_backward"
-        if self.step.block is not None:
-            return "blocks"
-        if self.step.chunks is not None:
-            return "chunks"
-        return "scan" if self.step.recurrence is not None else "attend"
+        return next(kind for part, kind in _KINDS if getattr(self.step, part) is not None)
+
+
+# The part of a step that makes it a kernel, and the kind that it then is; of several the first.
+_KINDS: tuple[tuple[str, Former], ...] = (
+    ("gradient", "attend_backward"),
+    ("block", "blocks"),
+    ("chunks", "chunks"),
+    ("recurrence", "scan"),
+    ("attend", "attend"),
+)
 
 
 def planned_kernels(

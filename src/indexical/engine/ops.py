@@ -25,6 +25,10 @@ from .known import Known
 # Where an index may leave its source: at no point; only where the guard removes it; perhaps where it is asked for.
 Outside: TypeAlias = Literal["never", "masked", "check"]
 OUTSIDE: tuple[Outside, ...] = ("never", "masked", "check")
+# What the former printer still prints: folds like a softmax and their gradients, also for some rows after the other;
+# recurrences, also of chunks of their steps.
+Former: TypeAlias = Literal["attend", "attend_backward", "blocks", "chunks", "scan"]
+FORMER: tuple[Former, ...] = ("attend", "attend_backward", "blocks", "chunks", "scan")
 
 
 # The axes that stand for one axis of an array, for each of its axes.
@@ -197,8 +201,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A definition that a kernel of the former printer computes: a softmax-like fold or a recurrence. Definitions of
-    one `step` are computed together. Its operands are ordinary values, by the names that the kernel knows them by."""
+    """A definition that a kernel of the former printer computes: a softmax-like fold or a recurrence, of one of the
+    kinds that it may still be. Definitions of one `step` are computed together. Its operands are ordinary values, by
+    the names that the kernel knows them by."""
 
     name: str
     kernel: str
@@ -207,6 +212,9 @@ class Opaque:
     home: tuple[Axis, ...]
     kind: Kind
     dtype: Dtype | None
+
+    def __post_init__(self) -> None:
+        assert self.step.kind in FORMER, f"`{self.name}` is of no kind that the former printer may print"
 
     def __hash__(self) -> int:
         return hash((self.name, self.kernel, id(self.step), self.operands))
