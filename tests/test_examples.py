@@ -22,14 +22,24 @@ FILES = sorted((ROOT / "examples").glob("*.ix"))
 PUBLISHED = sorted((ROOT / "examples" / "published").glob("*.ix"))
 SIZES = {
     "alibi": {"b": 2, "h": 3, "i": 4, "j": 4, "d": 3, "e": 2},
+    "clusters": {"t": 7, "n": 2},
+    "complex_scores": {"i": 4, "j": 3, "h": 2, "d": 3},
     "convolution": {"b": 2, "c": 2, "y": 5, "x": 4, "o": 2},
     "decoder": {"t": 4, "m": 3, "n": 3},
+    "embedding": {"i": 6, "n": 4, "e": 3},
+    "experts": {"t": 5, "m": 3, "n": 2, "e": 4},
     "gated_recurrence": {"t": 40, "d": 2, "e": 3},
     "gradient_descent": {"i": 5, "d": 3},
     "grouped_query": {"b": 2, "h": 4, "g": 2, "i": 4, "j": 4, "d": 3, "e": 2},
+    "half_precision": {"i": 3, "h": 2, "d": 4, "n": 3},
     "heat_equation": {"x": 6},
+    "language_model_loss": {"i": 4, "c": 5},
     "lstm": {"b": 2, "t": 3, "m": 2, "n": 2, "p": 2},
+    "moving_averages": {"t": 5, "n": 2},
+    "nearest_neighbours": {"i": 6, "j": 6, "d": 2, "e": 2},
     "online_softmax": {"i": 3, "j": 5},
+    "recurrent_net": {"t": 4, "m": 2, "n": 3, "p": 3},
+    "resampling": {"i": 9, "k": 3},
     "rotary": {"b": 2, "h": 2, "i": 4, "j": 4, "d": 4, "e": 2},
     "sliding_window": {"b": 2, "h": 1, "i": 5, "j": 5},
     "transformer_block": {"b": 2, "i": 3, "m": 4, "h": 2, "d": 2, "e": 2, "f": 5},
@@ -92,6 +102,20 @@ def gated_recurrence(a: Mapping[str, Array]) -> Array:
     return np.stack(rows)
 
 
+def clusters(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    of = np.clip(a["label"], 0, 2)[:, None] == np.arange(3)
+    members = of.sum(0)
+    count = np.maximum(members, 1)[:, None]
+    centre = of.T @ a["x"] / count
+    moment = np.einsum("tk,tn,tm->knm", of, a["x"], a["x"]) / count[..., None]
+    return members, centre, moment - centre[:, :, None] * centre[:, None]
+
+
+def complex_scores(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    product = np.einsum("ihd,jhd->ij", a["a"] + 1j * a["b"], a["c"] - 1j * a["e"])
+    return product.real, product.imag, product.real - 6 * np.exp(a["log_price"])
+
+
 def convolution(a: Mapping[str, Array]) -> Array:
     seen = convolve(pad(a["image"], same((3, 3))), a["kernel"]) + a["bias"][:, None, None]
     bent = np.maximum(seen, 0)[..., :4, :4]
@@ -102,6 +126,20 @@ def documents(a: Mapping[str, Array]) -> Array:
     document = a["document"][:, None]
     together = document[..., :, None] == document[..., None, :]
     return attend(a["Q"], a["K"], a["V"], together & lower(*together.shape[-2:]))
+
+
+def embedding(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    word = a["word"]
+    return a["table"][word] + a["scale"] * a["codes"][word], np.bincount(word, minlength=4)
+
+
+def experts(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    liking = a["x"] @ a["gate"].T
+    order = np.argsort(-liking, -1)
+    weights = np.where(liking >= np.take_along_axis(liking, order[:, 1:2], 1), sigmoid(liking), 0)
+    all_of = np.einsum("enm,tm->ten", a["W"], a["x"])
+    first = all_of[np.arange(5), order[:, 0]]
+    return np.einsum("te,ten->tn", weights, all_of), first, np.where(weights == weights.max(1)[:, None], weights, 0)
 
 
 def fibonacci(a: Mapping[str, Array]) -> Array:
@@ -122,6 +160,13 @@ def grouped_query(a: Mapping[str, Array]) -> Array:
     return attend(a["Q"], np.repeat(a["K"], 2, axis=1), np.repeat(a["V"], 2, axis=1), lower(4, 4))
 
 
+def half_precision(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    x, weight = (a[name].astype(np.float16).astype(np.float32) for name in ("x", "W"))
+    even = (x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.001)).astype(np.float16).astype(np.float32)
+    mixed = np.einsum("ihd,nhd->in", even, weight).astype(np.float16)
+    return (mixed.astype(np.float32) * 2).astype(np.float16), np.tanh(np.einsum("ihd,nhd->in", x, weight))
+
+
 def heat_equation(a: Mapping[str, Array]) -> Array:
     rows = [a["start"]]
     for _ in range(10):
@@ -129,6 +174,11 @@ def heat_equation(a: Mapping[str, Array]) -> Array:
         row[1:-1] += 0.25 * np.diff(rows[-1], 2)
         rows.append(row)
     return np.stack(rows)
+
+
+def language_model_loss(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    loss = -np.log(softmax(a["scores"])[np.arange(4), a["next"]]).mean()
+    return np.exp(loss), loss, loss
 
 
 def lstm(a: Mapping[str, Array]) -> Array:
@@ -141,6 +191,37 @@ def lstm(a: Mapping[str, Array]) -> Array:
         shown = sigmoid(show) * np.tanh(cell)
         found.append(shown)
     return np.stack(found, 1)
+
+
+def moving_averages(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    x, keep = a["x"], sigmoid(a["gate"])
+    smooth, gated = [x[0]], [x[0]]
+    for t in range(1, 5):
+        smooth.append(a["rate"] * smooth[-1] + x[t])
+        gated.append(keep[t] * gated[-1] + x[t])
+    aged = [sum(keep[s] ** (t - s) * x[s] for s in range(t + 1)) for t in range(5)]
+    return np.stack(smooth), np.stack(gated), np.stack(aged), x.cumsum(0) / np.arange(1, 6)[:, None]
+
+
+def nearest_neighbours(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    distance = ((a["x"][:, None] - a["x"]) ** 2).sum(-1)
+    order = np.argsort(distance, -1, kind="stable")  # Each is nearest to itself.
+    return a["value"][order[:, 1:4]].mean(1), np.argsort(order, -1)
+
+
+def recurrent_net(a: Mapping[str, Array]) -> Array:
+    state, rows = np.zeros(3), []
+    for heard in a["x"]:
+        state = np.tanh(a["W"] @ heard + a["bias"] + a["U"] @ state)
+        rows.append(state)
+    return np.stack(rows)
+
+
+def resampling(a: Mapping[str, Array]) -> tuple[Array, ...]:
+    x, tap = a["x"], a["tap"]
+    wide = np.zeros(18)
+    wide[::2] = x
+    return x[:8].reshape(4, 2).mean(1), np.convolve(wide, tap)[:18], np.convolve(x, tap)[:9]
 
 
 def sublayer(a: Mapping[str, Array], x: Array) -> Array:
@@ -181,17 +262,27 @@ def transformer_block(a: Mapping[str, Array]) -> Array:
 PLAIN: dict[str, Callable[[Mapping[str, Array]], Any]] = {
     "alibi": alibi,
     "causal_attention": causal,
+    "clusters": clusters,
+    "complex_scores": complex_scores,
     "convolution": convolution,
     "documents": documents,
+    "embedding": embedding,
+    "experts": experts,
     "fibonacci": fibonacci,
     "gradient_descent": gradient_descent,
     "grouped_query": grouped_query,
     "decoder": decoder,
     "gated_recurrence": gated_recurrence,
+    "half_precision": half_precision,
     "heat_equation": heat_equation,
+    "language_model_loss": language_model_loss,
     "lstm": lstm,
+    "moving_averages": moving_averages,
     "multi_head_sublayer": lambda a: a["X"] + sublayer(a, a["X"]),
+    "nearest_neighbours": nearest_neighbours,
     "online_softmax": lambda a: (softmax(a["scores"]), 0.0),
+    "recurrent_net": recurrent_net,
+    "resampling": resampling,
     "rotary": rotary,
     "sliding_window": sliding_window,
     "smith_waterman": smith_waterman,
@@ -209,7 +300,8 @@ def test_example_agrees_with_numpy(file: Path, seed: int) -> None:
     pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
     for one, other in pairs:
         assert one.shape == np.shape(other)
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        close = 1e-3 if one.dtype == np.float16 else 1e-9
+        np.testing.assert_allclose(one, other, rtol=close, atol=close / 1e3)
 
 
 def test_figures_of_smith_waterman_are_the_published_ones() -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from indexical.engine.listing import kind_of
-from indexical.engine.ops import FORMER, Opaque, value
+from indexical.engine.ops import OPAQUE, Opaque, value
 
 PACKAGE = Path(__file__).parents[2] / "src" / "indexical"
 OLD = ("backends", "old")
@@ -32,7 +32,7 @@ ALLOWED = {"attend", "attend_backward", "blocks", "chunks", "scan"}
 
 
 def test_only_these_kinds_are_opaque() -> None:
-    assert set(FORMER) == ALLOWED
+    assert set(OPAQUE) == ALLOWED
     for kind in ALLOWED:
         assert kind_of(value(_opaque(kind))) == kind
     with pytest.raises(AssertionError, match="of no kind that the former printer may print"):

@@ -119,6 +119,7 @@ def again(tab: Any, program: ix.Program, arrays: dict[str, Any], near: float = 1
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.ix"))
 SIZES = {"rotary": {"d": 4}, "grouped_query": {"h": 4, "g": 2}}
+ROUNDED = {"half_precision": 2e-2}  # The page computes with 64 bits what the program rounds to 16.
 
 
 @pytest.mark.sampled(4)
@@ -126,7 +127,7 @@ SIZES = {"rotary": {"d": 4}, "grouped_query": {"h": 4, "g": 2}}
 def test_examples(evaluator: Any, file: Path) -> None:
     program = ix.compile(file)
     sample, _ = random_arrays(program.ir, {}, SIZES.get(file.stem, {}), 1)
-    assert again(evaluator, program, sample.arrays, 1e-6) > 0
+    assert again(evaluator, program, sample.arrays, ROUNDED.get(file.stem, 1e-6)) > 0
 
 
 @pytest.mark.sampled(24)

@@ -13,7 +13,7 @@ from ..engine.constants import Facts
 from ..engine.dialects import dialect
 from ..engine.kernel_texts import reserved
 from ..engine.lower import lower
-from ..engine.ops import Former
+from ..engine.ops import OpaqueKind
 from ..engine.ops import Plan as ArrayProgram
 from ..engine.rules import Target, optimise
 from ..engine.show.blocks import Turns
@@ -66,13 +66,13 @@ class Kernel:
         return self.step.kernel
 
     @property
-    def kind(self) -> Former:
+    def kind(self) -> OpaqueKind:
         """What kind of operation it is, in one word."""
         return next(kind for part, kind in _KINDS if getattr(self.step, part) is not None)
 
 
 # The part of a step that makes it a kernel, and the kind that it then is; of several the first.
-_KINDS: tuple[tuple[str, Former], ...] = (
+_KINDS: tuple[tuple[str, OpaqueKind], ...] = (
     ("gradient", "attend_backward"),
     ("block", "blocks"),
     ("chunks", "chunks"),

@@ -27,8 +27,8 @@ Outside: TypeAlias = Literal["never", "masked", "check"]
 OUTSIDE: tuple[Outside, ...] = ("never", "masked", "check")
 # What the former printer still prints: folds like a softmax and their gradients, also for some rows after the other;
 # recurrences, also of chunks of their steps.
-Former: TypeAlias = Literal["attend", "attend_backward", "blocks", "chunks", "scan"]
-FORMER: tuple[Former, ...] = ("attend", "attend_backward", "blocks", "chunks", "scan")
+OpaqueKind: TypeAlias = Literal["attend", "attend_backward", "blocks", "chunks", "scan"]
+OPAQUE: tuple[OpaqueKind, ...] = ("attend", "attend_backward", "blocks", "chunks", "scan")
 
 
 # The axes that stand for one axis of an array, for each of its axes.
@@ -214,7 +214,7 @@ class Opaque:
     dtype: Dtype | None
 
     def __post_init__(self) -> None:
-        assert self.step.kind in FORMER, f"`{self.name}` is of no kind that the former printer may print"
+        assert self.step.kind in OPAQUE, f"`{self.name}` is of no kind that the former printer may print"
 
     def __hash__(self) -> int:
         return hash((self.name, self.kernel, id(self.step), self.operands))
