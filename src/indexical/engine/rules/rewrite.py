@@ -47,7 +47,10 @@ def rewrite(plan: Plan, rules: tuple[Rule, ...], target: Target, steps: list[Ste
     """The plan rewritten by a table of rules, with the rules that were applied and those that were refused. The `steps`
     are added to a list, in the order in which they were tried."""
     values = reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)])
-    writer = Rewriter(rules, target, _shared(plan, values))
+    writer = Rewriter(rules, target)
+    if not any(map(writer.is_met, values)):
+        return plan
+    writer.shared = _shared(plan, values)
     result = replaced(plan, {one: writer.rewritten(one) for one in values})
     if steps is not None:
         steps += writer.steps
@@ -176,6 +179,10 @@ class Rewriter:
             every = enumerate(self.rules)
             self.by_class[of] = tuple((n, r) for n, r in every if r.pattern.of is None or issubclass(of, r.pattern.of))
         return self.by_class[of]
+
+    def is_met(self, one: Value) -> bool:
+        """Whether a value is like the pattern of some rule. Where none of a plan is, it stays as it is."""
+        return any(any(True for _ in rule.pattern.match(one, {})) for _, rule in self._rules_of(type(one.op)))
 
     def difference(self, one: Value, other: Value, cost: Callable[[Value], float]) -> float:
         """How much more one value costs than another: of what is made for both, or anyway, nothing is looked at.

@@ -116,9 +116,10 @@ def _cancelled(p: Printer, wanted: list[Definition]) -> dict[str, list[str]]:
     for one in reachable(roots_of(p.plan)):
         computed.setdefault(one, reduce(or_, (computed[part] for part in operands(one.op)), 0))
     program = p.plan.written or p.plan.program
+    lets = program.definitions
     for order in program.order:
         group = members(order)
-        reads = (read.tensor for name in group for read in reads_of(program.definitions[name]))
+        reads = (read.tensor for name in group for read in reads_of(lets[name]))
         written |= dict.fromkeys(group, reduce(or_, (written.get(name, 0) for name in reads), 0))
     gone = {each.name: written.get(each.name, 0) & ~computed[each.value] for each in wanted if each.kind == "real"}
     return {name: [one for number, one in enumerate(names) if bits >> number & 1] for name, bits in gone.items()}

@@ -77,7 +77,8 @@ def choose(
     dtype = widest(_reals(program, dtypes))
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
     program = derived.program
-    puts = {let.name for let in program.lets if find_put(let, program.tensors) is not None}
+    tensors = program.tensors
+    puts = {let.name for let in program.lets if find_put(let, tensors) is not None}
     by_arrays = gathering_by_place(program) | gathering_selected(program) | puts
     derived = replace(derived, left=derived.left | by_arrays)
     kept = derived.computed | puts
