@@ -14,7 +14,7 @@ from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dataclass"]
+__all__ = ["Hashed", "dataclass"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -27,6 +27,17 @@ else:
             return _declared(cls, frozen, slots, eq, kw_only)
 
         return declared if cls is None else declared(cls)
+
+
+class Hashed:
+    """A frozen record that is a key again and again, and keeps its hash. It is another one in another process."""
+
+    __slots__ = ("hashed",)
+    hashed: int
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        record: Any = self
+        return None, {field.name: getattr(self, field.name) for field in dataclasses.fields(record)}
 
 
 def _declared(cls: type, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> Any:
@@ -43,7 +54,7 @@ def _declared(cls: type, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> 
         made.__eq__ = _equality(_getter([field.name for field in fields if field.compare]))
     if eq and ("__hash__" not in own or cls.__dict__["__hash__"] is None):
         hashed = [field.name for field in fields if (field.compare if field.hash is None else field.hash)]
-        made.__hash__ = _hash(_getter(hashed)) if frozen else None
+        made.__hash__ = (_kept_hash if issubclass(cls, Hashed) else _hash)(_getter(hashed)) if frozen else None
     return made
 
 
@@ -61,6 +72,17 @@ def _equality(key: Callable[[Any], object]) -> Callable[[Any, Any], bool]:
 def _hash(key: Callable[[Any], object]) -> Callable[[Any], int]:
     def __hash__(self: Any) -> int:
         return hash(key(self))
+
+    return __hash__
+
+
+def _kept_hash(key: Callable[[Any], object]) -> Callable[[Any], int]:
+    def __hash__(self: Any) -> int:
+        try:
+            found: int = self.hashed
+        except AttributeError:
+            found = self.hashed = hash(key(self))
+        return found
 
     return __hash__
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from ..records import dataclass
+from ..records import Hashed, dataclass
 from ..source import Span
 from . import build
 from .nodes import Const, Coord, Expr, Map, Read, Size
@@ -34,7 +34,7 @@ def no_constants(name: str) -> Expr | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Polynomial:
+class Polynomial(Hashed):
     """A sum of whole multiples of products of atoms; no term is zero."""
 
     terms: Mapping[Monomial, int]
@@ -80,7 +80,12 @@ class Polynomial:
         return isinstance(other, Polynomial) and dict(self.terms) == dict(other.terms)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self.terms.items()))
+        try:
+            return self.hashed
+        except AttributeError:
+            found = hash(frozenset(self.terms.items()))
+            object.__setattr__(self, "hashed", found)
+            return found
 
 
 def _product(left: Monomial, right: Monomial) -> Monomial:
@@ -223,7 +228,7 @@ def _negative(term: Expr, span: Span) -> Expr:
 
 def _term(monomial: Monomial, factor: int, span: Span) -> Expr:
     result: Expr | None = None if factor == 1 and monomial else build.whole(factor, span)
-    for atom, power in sorted(monomial, key=str):
+    for atom, power in sorted(monomial, key=str) if len(monomial) > 1 else monomial:
         for _ in range(power):
             leaf = build.coord(atom, span) if isinstance(atom, Coordinate) else atom
             result = leaf if result is None else build.apply("*", (result, leaf), "whole", span)

@@ -10,7 +10,7 @@ from dataclasses import field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ..records import dataclass
+from ..records import Hashed, dataclass
 from ..source import Source, Span
 from .types import Coordinate, Dtype, Kind, Type
 
@@ -38,7 +38,7 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class Array(Hashed):
     """An array literal, read at `indices`. `cells` run in row-major order."""
 
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Hashed):
     """One element of an input or of a definition; a scalar has no indices."""
 
     tensor: str
@@ -77,7 +77,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Hashed):
     """An elementwise function. Operators go by their sign (`//` is the whole quotient, `neg` the
     unary minus), casts as `as f32`, all others by their name."""
 
@@ -88,7 +88,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(Hashed):
     """`then` where `condition` holds, else `otherwise`; only the branch taken is evaluated."""
 
     condition: Expr
@@ -99,7 +99,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Range(Hashed):
     """A bound coordinate runs from `lower` up to, not including, `upper`.
 
     `stated` is False where the size was taken from the axes that the coordinate indexes bare: these
@@ -129,7 +129,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Hashed):
     """`op` over the points of `ranges` at which `guard` holds.
 
     Over no points it is the identity of `op`: 0 for sum, -inf for max.
@@ -148,7 +148,7 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Normalize:
+class Normalize(Hashed):
     """`op` over a coordinate that survives. Points that `guard` removes get 0 (log_softmax: -inf, rank: the number of
     points that are left).
 

@@ -46,7 +46,7 @@ def _term(low: Lowering, monomial: Monomial, factor: int, scope: Scope | None) -
     if monomial == UNIT:
         return node(factor)
     leaves = [] if factor == 1 else [node(factor)]
-    for atom, power in sorted(monomial, key=str):
+    for atom, power in sorted(monomial, key=str) if len(monomial) > 1 else monomial:
         leaves += [_leaf(low, atom, scope)] * power
     return chain("*", leaves)
 
