@@ -22,6 +22,12 @@ CASES = {
         "np.exp(",
         2,
     ),
+    "what does not vary along its axis": (
+        "input x[i]; let s = mean[i](x[i]); let r[i] = cumsum[i](s); "
+        "let a[i] = exp(r[i]); let out[i, j in 0..size(i)] = a[i] * exp(r[j]);",
+        "np.exp(",
+        1,
+    ),
 }
 
 

@@ -86,6 +86,8 @@ def _form(one: Value, forms: dict[Value, Form], numbers: dict[object, int]) -> F
     for name, place in zip(parts[0].names, read, strict=False):
         if place is None:
             order.setdefault(name, len(order))
+    for axis in one.axes:  # What runs along an axis may not vary with it.
+        order.setdefault(axis.name, len(order))
     inner = tuple(
         (form.number, tuple(order.get(name) for name in form.names) if n or not read else ())
         for n, form in enumerate(parts)
