@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from . import nodes as ir
 from .types import DEFAULT_DTYPE, Dtype, Kind, computed_in, widest
-from .walk import children
+from .walk import children, walk
 
 
 def definition_dtypes(program: ir.Program, inputs: Mapping[str, Dtype]) -> tuple[dict[str, Dtype], frozenset[str]]:
@@ -42,7 +42,8 @@ def _by_order(program: ir.Program, lets: Mapping[str, ir.Let]) -> list[ir.Let]:
 
 def real_dtype(expr: ir.Expr, dtypes: Mapping[str, Dtype], weak: frozenset[str]) -> Dtype | None:
     """The dtype of an expression of reals, where tensors have these; None where all that it is made of is weak."""
-    known = {name: None if name in weak else dtype for name, dtype in dtypes.items()}
+    read = {part.tensor for part in walk(expr) if isinstance(part, ir.Read)}
+    known = {name: dtypes.get(name) for name in read - weak}
     return _of(expr, known, "real")
 
 

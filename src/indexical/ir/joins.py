@@ -27,7 +27,10 @@ def by_joined(program: ir.Program) -> ir.Program:
     if not joined:
         return program
     aliases: dict[str, ir.Let] = {}
-    for name in reached(joined, lambda name: [let.name for let in program.lets if _is_alias(let, name)]):
+    others: dict[str | None, list[str]] = {}
+    for let in program.lets:
+        others.setdefault(_read_alone(let), []).append(let.name)
+    for name in reached(joined, lambda name: others.get(name, [])):
         aliases |= {} if name in joined else {name: lets[name]}
     search = _Search(lets, joined, aliases)
     changed = tuple(
@@ -47,11 +50,11 @@ def _is_normalised(let: ir.Let) -> bool:
     return clause.guard is None and clause.slots[-1] == build.coord(clause.body.coordinate, clause.span)
 
 
-def _is_alias(let: ir.Let, name: str) -> bool:
-    """Whether a definition only reads this one."""
+def _read_alone(let: ir.Let) -> str | None:
+    """The tensor that a definition only reads; None where it does more."""
     clause = let.clauses[0]
     alone = len(let.clauses) == 1 and clause.guard is None
-    return alone and isinstance(clause.body, ir.Read) and clause.body.tensor == name
+    return clause.body.tensor if alone and isinstance(clause.body, ir.Read) else None
 
 
 @dataclass(frozen=True, slots=True)

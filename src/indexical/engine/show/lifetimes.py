@@ -17,11 +17,12 @@ def free(p: Printer) -> None:
     if not done:
         return
     roots = set(roots_of(p.plan))
-    needed = {name for one, name in p.names.items() if name in done and (one in roots or not _is_done(p, one))}
-    gone = [one for one, name in p.names.items() if name in done - needed]
+    named = [(one, name) for one, name in p.names.items() if name in done]
+    done -= {name for one, name in named if one in roots or not _is_done(p, one)}
+    gone = [one for one, name in named if name in done]
     if not gone:
         return
-    names = sorted(done - needed)
+    names = sorted(done)
     inside: set[str] = set()
     if p.kernels is not None:
         names = [name for name in names if name not in p.kernels.reads_later()]

@@ -142,8 +142,8 @@ def choose(
     built = needed - {name for step in together for name in step.covers}
     if target.builds_scores:
         built |= {name for step in library if step.attend is not None for name in kernels[step.definition].covers}
-    asked = needed_by(original, wanted, {})
-    unread = tuple(let.name for let in original.lets if let.name in asked - built and let.axes and not let.hidden)
+    unbuilt = needed_by(original, wanted, {}) - built
+    unread = tuple(let.name for let in original.lets if let.name in unbuilt and let.axes and not let.hidden)
     same = agreed(original)
     gone = cancelled(original, program, wanted, reading)
     return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, gone, recompute, same)

@@ -55,7 +55,8 @@ def gathering_by_place(program: ir.Program) -> set[str]:
     readers = [let for let in program.lets if any(read.tensor in weights for read in reads[let.name])]
     clauses = (clause for let in readers for clause in let.clauses)
     sums = ((part, clause) for clause in clauses for part in walk(clause.body) if isinstance(part, ir.Reduce))
-    built = {name for part, clause in sums for name in _added_up(part, clause, weights, program.definitions)}
+    lets = program.definitions
+    built = {name for part, clause in sums for name in _added_up(part, clause, weights, lets)}
     return {name for name, read in reads.items() if any(one.tensor in built for one in read)}
 
 
