@@ -35,6 +35,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 MINIMAL = {
     "name alike what is reduced": "input x[i, m]; let y[i, m] = x[i, m] / sum[m](abs(x[i, m]) + 1.0);",
     "a choice that is decided": "input x[i]; let y[i] = sum[k](x[k] ** (i - k) where k <= i);",
+    "a check that holds": "input x[t, n]; let y[t, n] = mean[s in 0..=t](x[s, n]) + x[2, n];",
+    "a mean is a sum": "input a[i, k], b[k, j]; let y[i, j] = mean[k](a[i, k] * b[k, j]);",
     "a choice of 0 is a guard": "input x[i, k]; let y[i] = sum[k](if k <= i { x[i, k] } else { 0.0 });",
     "a factor of 1 or 0 is a guard": """
         input c[n, e]: i64, v[i]: i64; let y[i, e] = sum[n]((c[n, e] as f64) * (if n == v[i] { 1.0 } else { 0.0 }));""",
@@ -123,6 +125,7 @@ GUARDED = {
     "contract": "input a[i, k], b[k, j]; let y[i, j] = sum[k](a[i, k] * b[k, j] where k < 3);",
     "split a sum": "input a[i, k], b[k, j], c[i, k]; let y[i, j] = sum[k](a[i, k] * b[k, j] + c[i, k] where k < 3);",
     "multiply out": "input a[i, k], b[k, j], c[i, j]; let y[i, j] = sum[k](a[i, k] * (b[k, j] + c[i, j]) where k < 3);",
+    "a mean is a sum": "input a[i, k], b[k, j]; let y[i, j] = mean[k](a[i, k] * b[k, j] where k < 3);",
     "run along": "input x[k, n]; let y[k, n] = sum[s in 0..size(k)](x[s, n] where s <= k && s < 3);",
     "take a factor out": "input x[i, k], s[i]; let y[i] = sum[k](s[i] * x[i, k] where k < 3);",
     "write at places": "input x[k, e]; let y[n in 0..3, e] = sum[k](x[k, e] where k / 2 == n && k < 3);",

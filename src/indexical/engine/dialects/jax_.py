@@ -68,6 +68,19 @@ def windows(x, axis, count, length, step, dilation=1):
     places = np.arange(count)[:, None] * step + np.arange(length) * dilation
     return jnp.moveaxis(jnp.take(x, places, axis), axis + 1, -1)
 ''',
+    "leaning": '''
+def leaning(x, axis, length, first, lean, dilation=1):
+    """For each point of an axis a window of the next one, some way on from that of the point before; its places go last,
+    some way apart."""
+    count, step, reach = x.shape[axis], max(1, x.shape[axis + 1] + lean), (length - 1) * dilation + 1
+    x = jnp.moveaxis(x, (axis, axis + 1), (-2, -1))
+    if count == 0 or length == 0:
+        return jnp.moveaxis(jnp.zeros((*x.shape[:-1], length), x.dtype), -2, axis)
+    x = x.reshape(*x.shape[:-2], -1)[..., first : first + count * step]
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, max(0, count * step - x.shape[-1]))])
+    found = x.reshape(*x.shape[:-1], count, step)[..., :reach:dilation]
+    return jnp.moveaxis(found, -2, axis)
+''',
     "stacked": '''
 def stacked(rows, counts, axes, empty):
     """The rows of a recurrence as one array, their steps as these axes; `empty` stands for what is not there."""

@@ -208,6 +208,19 @@ def windows(x, axis, count, length, step, dilation=1):
     x = np.lib.stride_tricks.sliding_window_view(x, (length - 1) * dilation + 1, axis)
     return x[(slice(None),) * axis + (slice(None, None, step), ..., slice(None, None, dilation))]
 ''',
+    "leaning": '''
+def leaning(x, axis, length, first, lean, dilation=1):
+    """For each point of an axis a window of the next one, some way on from that of the point before; its places go last,
+    some way apart."""
+    count, ahead = x.shape[axis], (slice(None),) * axis
+    shape = (*x.shape[: axis + 1], *x.shape[axis + 2 :], length)
+    if count == 0 or length == 0:
+        return np.zeros(shape, x.dtype)
+    x = x[(*ahead, slice(None), slice(first, None))]
+    own, next_ = x.strides[axis : axis + 2]
+    strides = (*x.strides[:axis], own + lean * next_, *x.strides[axis + 2 :], dilation * next_)
+    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+''',
     "scattered": '''
 def scattered(x, places, counts):
     """x added up at places along its first axes, in zeros; what has a place that is not there is left out."""

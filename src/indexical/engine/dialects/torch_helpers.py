@@ -192,6 +192,17 @@ def windows(x, axis, count, length, step, dilation=1):
         return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
     return x.unfold(axis, (length - 1) * dilation + 1, step)[..., ::dilation]
 ''',
+    "leaning": '''
+def leaning(x, axis, length, first, lean, dilation=1):
+    """For each point of an axis a window of the next one, some way on from that of the point before; its places go last,
+    some way apart."""
+    count, step, reach = x.shape[axis], x.shape[axis + 1] + lean, (length - 1) * dilation + 1
+    x = x.flatten(axis, axis + 1)
+    if count == 0 or length == 0:
+        return x.flatten()[:0].reshape(*x.shape[:axis], count, *x.shape[axis + 1 :], length)
+    x = x.narrow(axis, first, (count - 1) * step + reach)
+    return x.unfold(axis, reach, max(step, 1))[..., ::dilation]
+''',
     "take": '''
 def take(x, axis, places):
     """x at places along one axis, all of them there: both ways, this is faster than an index."""

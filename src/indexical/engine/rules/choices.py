@@ -166,7 +166,7 @@ def products_by_place(one: Value, found: Found, target: Target) -> Value | No | 
     [(axis, place), *more] = op.index
     if more or place.names != rows or len(sides) != 2 or sides[0] & sides[1] or one.dtype not in ("f32", "f64"):
         return None
-    if any(factor.inverse or not rows <= factor.value.names for factor in factors):
+    if any(factor.inverse for factor in factors):
         return None
     first = [factor.value for factor in factors if factor.value.names - rows != sides[1]]
     second = [factor.value for factor in factors if factor.value.names - rows == sides[1]]

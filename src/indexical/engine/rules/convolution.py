@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...ir.affine import Polynomial, affine_parts, expression, number, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
-from ..ops import Axis, Contract, Input, Iota, Library, Read, Value, host, value
+from ..ops import Axis, Contract, Input, Iota, Library, Read, Value, all_of, conjuncts, host, value
 from ..order import reachable
+from .guards import inside
 from .patterns import Found, No, Target
 from .terms import NOWHERE, applied, fresh, is_number, length, names_of, whole
 
@@ -71,7 +72,9 @@ def _is_apart(window: Window) -> bool:
 def _windows(shifted: Value, op: Contract) -> list[Window]:
     """The windows of a factor that has no other indices but names; none where it has others."""
     read = shifted.op
-    if not isinstance(read, Read) or (read.outside == "check" and read.under is not None):
+    if not isinstance(read, Read):
+        return []
+    if read.outside == "check" and any(inside(test, shifted) is None for test in conjuncts(read.under)):
         return []
     found: list[Window] = []
     for name, at in read.index:
@@ -169,8 +172,22 @@ def _spans(
         index[window.name] = places if is_number(begin, 0) else applied("+", places, begin)
         names.append(name)
     found = tuple(sorted(index.items(), key=lambda pair: pair[0]))
-    under = _some(windows) if read.outside == "check" else None
+    under = all_of(_some(windows), *_asked(shifted, index)) if read.outside == "check" else None
     return value(Read(read.source, found, read.outside, under)), tuple(names)
+
+
+def _asked(shifted: Value, places: Mapping[Coordinate, Value]) -> Iterator[Value]:
+    """The conditions under which a place has to be there, each of the place itself."""
+    read = shifted.op
+    assert isinstance(read, Read)
+    for test in conjuncts(read.under):
+        found = inside(test, shifted)
+        assert found is not None
+        name, side = found
+        if side == "first":
+            yield applied(">=", places[name], whole(0))
+        else:
+            yield applied("<", places[name], host(read.source.extent(name)))
 
 
 def _some(windows: Sequence[Window]) -> Value:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir.affine import Polynomial, polynomial
 from ...ir.types import Coordinate
 from ..ops import Map, Read, Reduce, Value, all_of, conjuncts, value
+from ..reach import Side, side_of
 from ..words import as_written
 from .narrow import widened
 from .patterns import Found, No, Target
@@ -53,11 +53,11 @@ def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | 
     factors = factors_of(op.source)
     for padded in factors:
         read = widened(padded.value)
-        if not isinstance(read.op, Read) or read.op.outside != "masked":
+        if not isinstance(read.op, Read) or read.op.outside == "never":
             continue
         others = [factor for factor in factors if factor is not padded]
         tests = conjuncts(op.where)
-        kept_tests = [test for test in tests if not _is_inside(test, read)]
+        kept_tests = [test for test in tests if inside(test, read) is None]
         if len(kept_tests) == len(tests) or any(factor.inverse for factor in others):
             continue
         if not all(target.is_finite(factor.value) for factor in others):
@@ -66,30 +66,11 @@ def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | 
     return None
 
 
-def _is_inside(test: Value, read: Value) -> bool:
-    """Whether a condition says no more than that a place is not before, or not behind, what is read."""
-    above = not_negative(test)
-    op = read.op
-    if above is None or not isinstance(op, Read):
-        return False
-    for name, at in op.index:
-        if at.known.whole is not None and above in (
-            at.known.whole,
-            polynomial(op.source.extent(name)) - at.known.whole - 1,
-        ):
-            return True
-    return False
-
-
-def not_negative(test: Value) -> Polynomial | None:
-    """The polynomial that a comparison says is not below 0."""
-    match test.op:
-        case Map("<=" | "<" | ">=" | ">" as fn, (a, b)) if a.known.whole is not None and b.known.whole is not None:
-            more, less = (b, a) if fn in ("<=", "<") else (a, b)
-            assert more.known.whole is not None
-            assert less.known.whole is not None
-            return more.known.whole - less.known.whole - (0 if fn in ("<=", ">=") else 1)
-    return None
+def inside(test: Value, read: Value) -> tuple[Coordinate, Side] | None:
+    """The axis of which a condition says no more than that a place is not before, or not behind, what is read."""
+    assert isinstance(read.op, Read)
+    sides = ((name, side_of(test, at, read.op.source.extent(name))) for name, at in read.op.index)
+    return next(((name, side) for name, side in sides if side is not None), None)
 
 
 def indicator_to_guard(one: Value, found: Found, target: Target) -> Value | No | None:

@@ -6,7 +6,7 @@ from ...ir import build
 from ..ops import Axis, Contract, Iota, Map, Normalize, Reduce, Value, apply, conjuncts, host, value
 from .patterns import Found, No, Target
 from .places import placed
-from .sums import is_size
+from .sums import is_size, sum_for_mean
 from .terms import NOWHERE, applied, infinity, kept, length, real, total, where, whole, zero
 
 # The largest whole number of a dtype, plus 1.
@@ -33,7 +33,7 @@ def mask_reduction(one: Value, found: Found, target: Target) -> Value | No | Non
         case "max" | "min":
             return value(Reduce(op.fn, where(mask, source, _last(op.fn, source)), op.over, None, op.checked))
         case "mean":
-            return _mean(op, mask)
+            return sum_for_mean(one, found, target)
         case "argmax" | "argmin":
             return _extreme_place(op, mask)
     return None
@@ -62,12 +62,6 @@ def _last(fn: str, source: Value) -> Value:
         limit = _LIMIT[source.dtype]
         return whole(-limit if largest else limit - 1)
     return infinity(-1 if largest else 1)
-
-
-def _mean(op: Reduce, mask: Value) -> Value:
-    counted = total(where(mask, whole(1), whole(0)), op.over)
-    summed = total(kept(mask, op.source), op.over)
-    return applied("/", summed, apply(f"as {summed.dtype or 'real'}", counted))
 
 
 def _extreme_place(op: Reduce, mask: Value) -> Value:

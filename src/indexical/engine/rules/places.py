@@ -24,6 +24,7 @@ from ..ops import (
     all_of,
     conjuncts,
     host,
+    operands,
     value,
 )
 from ..order import is_view
@@ -58,12 +59,14 @@ def one_hot(one: Value, found: Found, target: Target) -> Value | No | None:
 
 def pinned(op: Reduce) -> tuple[Axis, Value, list[Value]] | None:
     """The axis of which a condition leaves one point, that point, and the other conditions. Arithmetic with another
-    coordinate that is summed is no such point, but a view, which a contraction or a write sums."""
+    coordinate that is summed is no such point, unless the axis stands alone, but a view, which a write sums."""
     tests, over = conjuncts(op.where), names_of(op.over)
     for n, test in enumerate(tests):
         for axis in op.over:
             place = solved(test, axis)
-            if place is not None and (place.known.whole is None or not place.names & over):
+            if place is None:
+                continue
+            if place.known.whole is None or not place.names & over or value(Iota(axis)) in operands(test.op):
                 return axis, place, tests[:n] + tests[n + 1 :]
     return None
 

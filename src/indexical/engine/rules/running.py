@@ -8,15 +8,15 @@ from ...ir.affine import Polynomial, expression, number, of_atom, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
 from ..ops import Axis, Iota, Normalize, Outside, Read, Reduce, Value, all_of, apply, conjuncts, host, value
+from ..reach import not_negative
 from ..words import Names
-from .guards import not_negative
 from .patterns import Found, No, Target
 from .terms import NOWHERE, applied, cast, infinity, is_number, last_point, real, truth, where, whole, zero
 
 # What runs along an axis for each reduction, and what the plan calls that.
 RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "any": "cummax", "all": "cummin"}
 _WORDS = {
-    "prod": "product", "max": "maximum", "min": "minimum", "mean": "sum",
+    "prod": "product", "max": "maximum", "min": "minimum",
     "argmax": "place of the maximum", "argmin": "place of the minimum",
 }  # fmt: skip
 # What finds the largest so far, and how a number compares that is larger.
@@ -71,21 +71,22 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
     op = one.op
     assert isinstance(op, Reduce)
     prefix = prefix_of(op)
-    if prefix is None or (op.fn not in RUNNING and op.fn not in _WORDS):
+    if prefix is None or op.fn not in {*RUNNING, *_RECORDS}:
         return None
     order, source, others, asked = prefix
     if op.fn in _RECORDS:
         return _place(op, *prefix)
-    if op.fn == "mean":
-        count = value(Reduce("sum", where(all_of(*conjuncts(op.where)) or whole(1), whole(1), whole(0)), op.over))
-        total = value(Reduce("sum", op.source, op.over, op.where))
-        return applied("/", total, apply(f"as {one.dtype or 'real'}", count))
     if op.checked and (op.fn == "prod" or asked is not None):
         return None  # A total that nobody asks for may not fit.
     if _is_there(op, source, others):
         said = None if source is truth() else source
         return all_of(said, asked, *order.there) or truth()
     nothing = _nothing(op.fn, one)
+    if _counts(op, source, others):
+        last = order.place if order.ends_inside else applied("min", order.place, last_point(order.key))
+        count = applied("+", last, whole(1))
+        count = count if order.begins_inside else applied("max", count, whole(0))
+        return count if asked is None else where(asked, count, nothing)
     body = source if one.kind == "bool" else cast(source, one.dtype if one.kind == "real" else "i64")
     if one.kind == "bool":
         body = apply("as i64", body)
@@ -157,6 +158,11 @@ def _is_there(op: Reduce, source: Value, others: Value | None) -> bool:
     return op.fn == "any" and source.is_host and others is None
 
 
+def _counts(op: Reduce, source: Value, others: Value | None) -> bool:
+    """Whether a prefix asks no more than how many points it has."""
+    return op.fn == "sum" and is_number(source, 1) and source.kind == "whole" and others is None
+
+
 def order_of(test: Value, key: Axis) -> Order | None:
     """The order that a condition is, of a key and another coordinate; None for any other condition."""
     least = not_negative(test)
@@ -212,7 +218,7 @@ def by_running(before: Value, after: Value, names: Names) -> str:
     found = prefix_of(before.op)
     assert found is not None
     order, source, others, _ = found
-    if _is_there(before.op, source, others):
+    if _is_there(before.op, source, others) or _counts(before.op, source, others):
         return ""  # Nothing runs.
     word, way = _WORDS.get(before.op.fn, before.op.fn), "up to" if order.forward else "from"
     return f"a running {word} along `{order.key.name}`, {way} each `{order.query.name}`"

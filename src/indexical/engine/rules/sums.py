@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir import build
 from ...ir import nodes as ir
 from ...ir.functions import operation
 from ...ir.types import Coordinate
 from ...ir.walk import walk
-from ..ops import Axis, Contract, Map, Number, Read, Reduce, Value, all_of, conjuncts, value
+from ..ops import Axis, Contract, Map, Number, Read, Reduce, Value, all_of, apply, conjuncts, host, value
 from .cost import points
 from .patterns import Found, No, Target
 from .terms import (
+    NOWHERE,
     Factor,
     Term,
     added,
     applied,
     cast,
     factors_of,
+    length,
     names_of,
     product,
     promoted,
@@ -26,6 +29,7 @@ from .terms import (
     terms_of,
     total,
     where,
+    whole,
     zero,
 )
 
@@ -46,6 +50,20 @@ def split_sum(one: Value, found: Found, target: Target) -> Value | No | None:
     if rest:
         sums.append(Term(total(cast(added(rest), one.dtype), op.over, op.where)))
     return added(sums)
+
+
+def sum_for_mean(one: Value, found: Found, target: Target) -> Value | No | None:
+    """A mean is a sum over the number of points, whatever becomes of the sum."""
+    op = summed(one)
+    if op.source.is_host:
+        return None
+    count = real(1)
+    if op.where is None:
+        for axis in op.over:
+            count = applied("*", count, host(build.apply("as real", (length(axis),), "real", NOWHERE)))
+    else:
+        count = apply(f"as {one.dtype or 'real'}", total(whole(1), op.over, op.where))
+    return applied("/", total(op.source, op.over, op.where), count)
 
 
 def sign_out(one: Value, found: Found, target: Target) -> Value | No | None:

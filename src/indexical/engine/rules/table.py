@@ -44,6 +44,7 @@ from .sums import (
     scale_factors,
     sign_out,
     split_sum,
+    sum_for_mean,
     take_factor_out,
 )
 from .telling import (
@@ -68,7 +69,11 @@ SUMMED = frozenset(("+", "-"))
 MULTIPLIED = frozenset(("*", "/"))
 SUM_OF_CHOICE = reduced("sum", mapped("where", anything("test"), anything("then"), anything("otherwise")))
 DECIDED = mapped("where", anything("", is_truth), anything("then"), anything())
+CHECKED = mapped(
+    frozenset(f"some {fn}" for fn in ("max", "min", "mean", "argmax", "argmin")), anything("then"), anything("", is_truth)
+)
 SUM = reduced("sum", anything("x"))
+MEAN = reduced("mean", anything("x"))
 GUARDED_SUM = reduced("sum", anything("x"), where=anything("guard"))
 SUM_OF_PRODUCT = reduced("sum", mapped(MULTIPLIED, name="product"))
 GUARDED_PRODUCT = reduced("sum", mapped(MULTIPLIED), where=anything("guard"))
@@ -108,6 +113,7 @@ FIRST: tuple[Rule, ...] = (
 RULES: tuple[Rule, ...] = (
     Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
     Rule("a choice that is decided", DECIDED, choice_decided, "x if true else y = x"),
+    Rule("a check that holds", CHECKED, choice_decided, "x, refused unless true = x"),
     Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c"),
     Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c"),
     Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),
@@ -121,6 +127,7 @@ RULES: tuple[Rule, ...] = (
         elements,
         for_each_remainder,
     ),
+    Rule("a mean is a sum", MEAN, sum_for_mean, "mean x where c = Σ x where c / Σ 1 where c", elements),
     Rule("run along", Pattern(Reduce), running, "⊕_s x[s] where s ≤ t = ⊕(x up to t)", elements, by_running),
     Rule("decay", GUARDED_SUM, decayed, "Σ_s g^(t-s)·x[s] where s ≤ t is y[t] = g·y[t-1] + x[t]", elements, by_decay),
     Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", None, by_groups),
@@ -200,7 +207,7 @@ RULES: tuple[Rule, ...] = (
         Pattern(Contract),
         write_before_contract,
         "Σ_j w[i,j]·r[f(i,j),e] = Σ_p (Σ_j w[i,j]·[f(i,j) = p])·r[p,e]",
-        None,
+        products,
         before_the_contraction,
     ),
     Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),

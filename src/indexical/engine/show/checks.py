@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...ir.affine import is_counted, polynomial
 from ...ir.types import Coordinate
-from ..ops import Axis, Iota, Read, Table, Value, operands
-from ..reach import ends_of
+from ..ops import Axis, Iota, Read, Table, Value, all_of, conjuncts, operands
+from ..reach import Side, ends_of, side_of
 from .code import COMPARE, Code, chain, closed, infix
 from .numbers import counted, extent, is_never_negative, number
 
@@ -33,17 +34,22 @@ def out_of_bounds(p: Printer, source: Value, name: Coordinate) -> str:
 
 def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, message: str) -> None:
     """Refuse a place that is not one of an axis, where it is asked for. Sizes alone are asked first, where they say
-    that none can be."""
+    that none can be. What is asked for on one side alone may only be on the other."""
+    sides = [(test, side_of(test, place, axis.extent)) for test in conjuncts(under)]
+    held = {side for _, side in sides}
+    under = all_of(*(test for test, side in sides if side is None))
+    if held >= {"first", "last"}:
+        return
     ends = ends_of(place)
     tests: list[Code] = []
     if ends is not None:
         length, span = polynomial(axis.extent), axis.extent.span
         some = [infix(">", extent(p, own), "0") for own in place.axes if not is_counted(polynomial(own.extent) - 1)]
         outside = []
-        if not is_counted(ends[0]):
+        if "first" not in held and not is_counted(ends[0]):
             least = ends[0].terms.get(frozenset(), 0)
             outside.append(infix("<", counted(p, ends[0] - least, span), str(-least)))
-        if not is_counted(length - ends[1]):
+        if "last" not in held and not is_counted(length - ends[1]):
             outside.append(infix(">", counted(p, ends[1], span), number(p, axis.extent)))
         if not outside:
             return
@@ -55,23 +61,27 @@ def check_places(p: Printer, place: Value, axis: Axis, under: Value | None, mess
         assert under is not None
         p.check(p.code(under), "IX305", message, chain("and", tests))
     elif ends is not None:
-        p.check(_outside(p, place, axis, under), "IX305", message, chain("and", tests))
-    elif under is None:
+        p.check(_outside(p, place, axis, under, held), "IX305", message, chain("and", tests))
+    elif under is None and not held:
         p.d.check_places(p, p.named(place), extent(p, axis), message)
-    elif under.is_host:
-        p.check(_outside(p, place, axis, None), "IX305", message, p.code(under))
+    elif under is not None and under.is_host:
+        p.check(_outside(p, place, axis, None, held), "IX305", message, p.code(under))
     else:
-        p.check(_outside(p, place, axis, under), "IX305", message)
+        p.check(_outside(p, place, axis, under, held), "IX305", message)
 
 
-def _outside(p: Printer, place: Value, axis: Axis, under: Value | None) -> Code:
-    """The mask of places that are asked for and are not there."""
+def _outside(p: Printer, place: Value, axis: Axis, under: Value | None, held: Collection[Side | None]) -> Code:
+    """The mask of places that are asked for and are not there, on a side that they are not held on."""
     own = p.order_of(place)
     want = own if under is None or under.is_host else tuple(dict.fromkeys((*p.order_of(under), *own)))
     if not place.is_host:
         p.named(place)
     code = p.aligned(place, want)
-    beyond = infix(">=", code, extent(p, axis))
-    mask = beyond if is_never_negative(place) else Code(f"({infix('<', code, '0')}) | ({beyond})", COMPARE)
+    before, beyond = infix("<", code, "0"), infix(">=", code, extent(p, axis))
+    mask = Code(f"({before}) | ({beyond})", COMPARE)
+    if "last" in held:
+        mask = before
+    elif "first" in held or is_never_negative(place):
+        mask = beyond
     return mask if under is None else Code(f"{closed(p.aligned(under, want))} & ({mask})", COMPARE)
 

@@ -181,35 +181,64 @@ def _viewed(
     if splits:
         code = method(code, "reshape", *(length for reach in kept for length in _lengths(p, reach, splits)))
     now: list[Coordinate] = []
-    windows: list[tuple[int, Reach]] = []
     for reach in kept:
-        if reach.runs is None:
+        if reach.runs is None or (len(reach.runs) > 1 and reach not in splits):
             now.append(_mark(reach.axis.name))
             continue
-        if len(reach.runs) > 1 and reach not in splits:
-            windows.append((len(now), reach))
-            now.append(reach.runs[0][0].name)
-            continue
-        for run, _ in reach.runs:
-            if len(reach.runs) > 1 and run.name in reach.flipped:
-                code = p.d.flip(code, len(now))
-            now.append(run.name)
-    flips: list[tuple[int, Coordinate]] = []
-    for axis, reach in windows:
-        assert reach.runs is not None
-        (outer, step), (inner, dilation) = reach.runs
-        counts = [extent(p, outer), extent(p, inner), *(counted(p, s, outer.extent.span) for s in (step, dilation))]
-        counts = counts[:3] if dilation == _ONE else counts
-        code = call(p.helper("windows"), code, axis, *counts)
-        now.append(inner.name)
-        ends = ((axis, outer.name), (len(now) - 1, inner.name))
-        flips += [(n, name) for n, name in ends if name in reach.flipped]
-    for n, name in flips:
-        code = p.d.flip(code, n) if now.count(name) > 1 else code
+        now += [run.name for run, _ in reach.runs]
+        if len(reach.runs) > 1:
+            for run, _ in reach.runs:
+                code = p.d.flip(code, now.index(run.name)) if run.name in reach.flipped else code
+    windows = [reach for reach in kept if reach.runs is not None and len(reach.runs) > 1 and reach not in splits]
+    turned: list[Coordinate] = []
+    for reach in windows:
+        if (leaning := _leaning(p, code, now, reach)) is not None:
+            code, now, flipped = leaning
+        else:
+            code, now, flipped = _window(p, code, now, reach)
+        turned += flipped
     code, own = _diagonals(code, now)
-    for _, name in flips:  # A library may copy what it turns around: a diagonal is smaller than its windows.
-        code = p.d.flip(code, own.index(name)) if now.count(name) == 1 else code
+    for name in turned:  # A library may copy what it turns around: a diagonal is smaller than its windows.
+        code = p.d.flip(code, own.index(name))
     return code, own
+
+
+def _window(
+    p: Printer, code: Code, now: list[Coordinate], reach: Reach
+) -> tuple[Code, list[Coordinate], list[Coordinate]]:
+    """The windows of an axis, the places within last; and those of the two axes that are still to be turned around."""
+    assert reach.runs is not None
+    (outer, step), (inner, dilation) = reach.runs
+    axis = now.index(_mark(reach.axis.name))
+    counts = [extent(p, outer), extent(p, inner), *(counted(p, s, outer.extent.span) for s in (step, dilation))]
+    code = call(p.helper("windows"), code, axis, *(counts[:3] if dilation == _ONE else counts))
+    now = [*now[:axis], outer.name, *now[axis + 1 :], inner.name]
+    for name in (inner.name, outer.name):
+        if name in reach.flipped and now.count(name) > 1:
+            code = p.d.flip(code, axis if name == outer.name else len(now) - 1)
+    return code, now, [name for name in reach.flipped if now.count(name) == 1]
+
+
+def _leaning(
+    p: Printer, code: Code, now: list[Coordinate], reach: Reach
+) -> tuple[Code, list[Coordinate], list[Coordinate]] | None:
+    """The windows of an axis of which each belongs to one point of another axis of the source: of the diagonal of all
+    windows no more than itself is made, and on the way back too."""
+    assert reach.runs is not None
+    own = next((run for run in reach.runs if run[0].name in now), None)
+    if own is None:
+        return None
+    (outer, step), (inner, dilation) = own, next(run for run in reach.runs if run != own)
+    mark, span = _mark(reach.axis.name), outer.extent.span
+    order = [name for name in now if name != mark]
+    axis = order.index(outer.name)
+    order.insert(axis + 1, mark)
+    code = p.permuted(code, tuple(now), tuple(order))
+    falls = outer.name in reach.flipped
+    first = step * (polynomial(outer.extent) - 1) if falls else _ZERO
+    counts = [extent(p, inner), *(counted(p, s, span) for s in (first, -step if falls else step, dilation))]
+    code = call(p.helper("leaning"), code, axis, *(counts[:3] if dilation == _ONE else counts))
+    return code, [name for name in order if name != mark] + [inner.name], [n for n in reach.flipped if n == inner.name]
 
 
 def _lengths(p: Printer, reach: Reach, splits: list[Reach]) -> list[Code]:
