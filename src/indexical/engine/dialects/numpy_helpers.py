@@ -210,8 +210,8 @@ def windows(x, axis, count, length, step, dilation=1):
 ''',
     "leaning": '''
 def leaning(x, axis, length, first, lean, dilation=1):
-    """For each point of an axis a window of the next one, some way on from that of the point before; its places go last,
-    some way apart."""
+    """For each point of an axis a window of the next one, some way on from that of the point before; its places go
+    last, some way apart."""
     count, ahead = x.shape[axis], (slice(None),) * axis
     shape = (*x.shape[: axis + 1], *x.shape[axis + 2 :], length)
     if count == 0 or length == 0:

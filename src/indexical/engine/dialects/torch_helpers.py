@@ -194,8 +194,8 @@ def windows(x, axis, count, length, step, dilation=1):
 ''',
     "leaning": '''
 def leaning(x, axis, length, first, lean, dilation=1):
-    """For each point of an axis a window of the next one, some way on from that of the point before; its places go last,
-    some way apart."""
+    """For each point of an axis a window of the next one, some way on from that of the point before; its places go
+    last, some way apart."""
     count, step, reach = x.shape[axis], x.shape[axis + 1] + lean, (length - 1) * dilation + 1
     x = x.flatten(axis, axis + 1)
     if count == 0 or length == 0:

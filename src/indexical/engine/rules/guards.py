@@ -53,7 +53,7 @@ def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | 
     factors = factors_of(op.source)
     for padded in factors:
         read = widened(padded.value)
-        if not isinstance(read.op, Read) or read.op.outside == "never":
+        if padded.inverse or not isinstance(read.op, Read) or read.op.outside == "never":
             continue
         others = [factor for factor in factors if factor is not padded]
         tests = conjuncts(op.where)

@@ -57,6 +57,22 @@ def one_hot(one: Value, found: Found, target: Target) -> Value | No | None:
     return kept(all_of(inside, *others), source)
 
 
+def some_point(one: Value, found: Found, target: Target) -> Value | No | None:
+    """Whether there is a point at which a coordinate is as a condition says, and all others hold."""
+    op = one.op
+    assert isinstance(op, Reduce)
+    tests = [*conjuncts(op.source), *conjuncts(op.where)]
+    pin = pinned(Reduce("any", op.source, op.over, all_of(*tests)))
+    if pin is None:
+        return None
+    axis, place, rest_of_tests = pin
+    tests = [*is_point(place, axis), *(placed(other, {axis.name: place}) for other in rest_of_tests)]
+    rest = tuple(other for other in op.over if other is not axis)
+    here = all_of(*tests)
+    assert here is not None
+    return value(Reduce("any", here, rest)) if rest else here
+
+
 def pinned(op: Reduce) -> tuple[Axis, Value, list[Value]] | None:
     """The axis of which a condition leaves one point, that point, and the other conditions. Arithmetic with another
     coordinate that is summed is no such point, unless the axis stands alone, but a view, which a write sums."""
@@ -282,13 +298,13 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
         return None
     if inner.outside != "never" and outer.outside != "never" and not _are_apart(outer, inner):
         return None
-    if any(not is_arithmetic(at) for _, at in inner.index):
-        return None
     given, named = dict(outer.index), dict(inner.index)
+    if any(not is_arithmetic(at) and not at.names.isdisjoint(given) for at in named.values()):
+        return None
     index = []
     for axis in inner.source.axes:
         at = named.get(axis.name)
-        new = given.get(axis.name) if at is None else _put(at, given)
+        new = given.get(axis.name) if at is None else at if at.names.isdisjoint(given) else _put(at, given)
         if new is not None and not (isinstance(new.op, Iota) and new.op.axis == axis):
             index.append((axis.name, new))
     if not index:
@@ -302,7 +318,7 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
 
 def _are_apart(outer: Read, inner: Read) -> bool:
     """Whether the places of two reads, both 0 outside, have nothing to do with each other."""
-    padded = outer.outside == inner.outside == "masked" and outer.under is None and inner.under is None
+    padded = outer.outside == inner.outside == "masked"
     moved = frozenset(name for name, _ in inner.index).union(*(at.names for _, at in inner.index))
     return padded and not any(name in moved for name, _ in outer.index)
 

@@ -82,9 +82,8 @@ def store_places(one: Value, found: Found, target: Target) -> Value | No | None:
                 continue
             given = {axis.name: place}
             rest = all_of(*(moved(other, given) for m, other in enumerate(tests) if m != n))
-            source = kept(rest, moved(apply("as real", then) if then.is_host and then.kind == "real" else then, given))
-            if source.is_host:
-                return None
+            stored = apply("as real" if one.kind == "real" else "as i64", then) if then.is_host else then
+            source = kept(rest, moved(stored, given))
             return value(Write(source, ((axis, place),), (), "set"))
     return None
 

@@ -22,7 +22,7 @@ from .narrow import contract_short, round_again, round_once
 from .norms import is_norm, negated_twice, norm, norm_bias, norm_weight, round_norm
 from .pairs import pair_by_pair
 from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
-from .places import add_before_read, contract_before_read, merge_reads, one_hot, write_before_contract
+from .places import add_before_read, contract_before_read, merge_reads, one_hot, some_point, write_before_contract
 from .ranks import (
     all_ranks,
     among_the_largest,
@@ -69,9 +69,8 @@ SUMMED = frozenset(("+", "-"))
 MULTIPLIED = frozenset(("*", "/"))
 SUM_OF_CHOICE = reduced("sum", mapped("where", anything("test"), anything("then"), anything("otherwise")))
 DECIDED = mapped("where", anything("", is_truth), anything("then"), anything())
-CHECKED = mapped(
-    frozenset(f"some {fn}" for fn in ("max", "min", "mean", "argmax", "argmin")), anything("then"), anything("", is_truth)
-)
+REFUSED_OVER_NONE = frozenset(f"some {fn}" for fn in ("max", "min", "mean", "argmax", "argmin"))
+CHECKED = mapped(REFUSED_OVER_NONE, anything("then"), anything("", is_truth))
 SUM = reduced("sum", anything("x"))
 MEAN = reduced("mean", anything("x"))
 GUARDED_SUM = reduced("sum", anything("x"), where=anything("guard"))
@@ -119,6 +118,7 @@ RULES: tuple[Rule, ...] = (
     Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),
     Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
     Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", None, at_one_point),
+    Rule("some point", reduced("any", anything()), some_point, "any_n c[n] where n = v is c[v]", elements),
     Rule(
         "sum by remainder",
         SUM,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -185,43 +186,43 @@ def _viewed(
         if reach.runs is None or (len(reach.runs) > 1 and reach not in splits):
             now.append(_mark(reach.axis.name))
             continue
-        now += [run.name for run, _ in reach.runs]
-        if len(reach.runs) > 1:
-            for run, _ in reach.runs:
-                code = p.d.flip(code, now.index(run.name)) if run.name in reach.flipped else code
+        for run, _ in reach.runs:
+            if len(reach.runs) > 1 and run.name in reach.flipped:
+                code = p.d.flip(code, len(now))
+            now.append(run.name)
     windows = [reach for reach in kept if reach.runs is not None and len(reach.runs) > 1 and reach not in splits]
+    shared = Counter(run.name for reach in kept for run, _ in reach.runs or ())
     turned: list[Coordinate] = []
     for reach in windows:
-        if (leaning := _leaning(p, code, now, reach)) is not None:
-            code, now, flipped = leaning
-        else:
-            code, now, flipped = _window(p, code, now, reach)
-        turned += flipped
+        code, now, backward = _leaning(p, code, now, reach) or _window(p, code, now, reach)
+        for axis in backward:
+            if shared[now[axis]] > 1:
+                code = p.d.flip(code, axis)
+            else:  # A library may copy what it turns around: a diagonal is smaller than its windows.
+                turned.append(now[axis])
     code, own = _diagonals(code, now)
-    for name in turned:  # A library may copy what it turns around: a diagonal is smaller than its windows.
+    for name in turned:
         code = p.d.flip(code, own.index(name))
     return code, own
 
 
 def _window(
     p: Printer, code: Code, now: list[Coordinate], reach: Reach
-) -> tuple[Code, list[Coordinate], list[Coordinate]]:
-    """The windows of an axis, the places within last; and those of the two axes that are still to be turned around."""
+) -> tuple[Code, list[Coordinate], list[int]]:
+    """The windows of an axis, the places within last; and those of the two axes that run backward."""
     assert reach.runs is not None
     (outer, step), (inner, dilation) = reach.runs
     axis = now.index(_mark(reach.axis.name))
     counts = [extent(p, outer), extent(p, inner), *(counted(p, s, outer.extent.span) for s in (step, dilation))]
     code = call(p.helper("windows"), code, axis, *(counts[:3] if dilation == _ONE else counts))
+    ends = ((axis, outer.name), (len(now), inner.name))
     now = [*now[:axis], outer.name, *now[axis + 1 :], inner.name]
-    for name in (inner.name, outer.name):
-        if name in reach.flipped and now.count(name) > 1:
-            code = p.d.flip(code, axis if name == outer.name else len(now) - 1)
-    return code, now, [name for name in reach.flipped if now.count(name) == 1]
+    return code, now, [n for n, name in ends if name in reach.flipped]
 
 
 def _leaning(
     p: Printer, code: Code, now: list[Coordinate], reach: Reach
-) -> tuple[Code, list[Coordinate], list[Coordinate]] | None:
+) -> tuple[Code, list[Coordinate], list[int]] | None:
     """The windows of an axis of which each belongs to one point of another axis of the source: of the diagonal of all
     windows no more than itself is made, and on the way back too."""
     assert reach.runs is not None
@@ -238,7 +239,8 @@ def _leaning(
     first = step * (polynomial(outer.extent) - 1) if falls else _ZERO
     counts = [extent(p, inner), *(counted(p, s, span) for s in (first, -step if falls else step, dilation))]
     code = call(p.helper("leaning"), code, axis, *(counts[:3] if dilation == _ONE else counts))
-    return code, [name for name in order if name != mark] + [inner.name], [n for n in reach.flipped if n == inner.name]
+    now = [*(name for name in order if name != mark), inner.name]
+    return code, now, [len(now) - 1] if inner.name in reach.flipped else []
 
 
 def _lengths(p: Printer, reach: Reach, splits: list[Reach]) -> list[Code]:
