@@ -55,7 +55,7 @@ def split_sum(one: Value, found: Found, target: Target) -> Value | No | None:
 def sum_for_mean(one: Value, found: Found, target: Target) -> Value | No | None:
     """A mean is a sum over the number of points, whatever becomes of the sum."""
     op = summed(one)
-    if op.source.is_host:
+    if op.source.is_host and op.where is None:
         return None
     count = real(1)
     if op.where is None:
