@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from ...ir import build
 from ...ir import nodes as ir
@@ -57,10 +58,9 @@ def sum_for_mean(one: Value, found: Found, target: Target) -> Value | No | None:
     op = summed(one)
     if op.source.is_host and op.where is None:
         return None
-    count = real(1)
     if op.where is None:
-        for axis in op.over:
-            count = applied("*", count, host(build.apply("as real", (length(axis),), "real", NOWHERE)))
+        lengths = reduce(lambda a, b: build.apply("*", (a, b), "whole", NOWHERE), map(length, op.over))
+        count = host(build.apply("as real", (lengths,), "real", NOWHERE))
     else:
         count = apply(f"as {one.dtype or 'real'}", total(whole(1), op.over, op.where))
     return applied("/", total(op.source, op.over, op.where), count)
