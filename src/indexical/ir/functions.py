@@ -1,6 +1,8 @@
 """The table of elementwise functions, one row each, and where all other layers ask about them.
 
 To add a function is to add a row: the checker, the derivatives, the printers and the number types know it by then.
+What has no column stands elsewhere, by name: functions of numbers of the host (`engine/show/numbers.py`), memory
+(`engine/workspace.py`) and what foreign code calls them (`lift/`).
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ class Target:
     rounds_once: frozenset[str] = frozenset()
 
     def is_finite(self, one: Value) -> bool:
-        """Whether 0 times this is 0, at points that a guard removes too."""
+        """Whether 0 times this is 0, at points that a guard removes too. A number of the host is taken to be finite,
+        and is not where it divides by the size of an axis without points: whoever takes it out of a reduction asks."""
         return one.is_host or (one.known.finite and not self.isolate)
 
 
