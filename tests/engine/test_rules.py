@@ -384,6 +384,11 @@ def test_layers_by_kernels_are_those_of_the_reference(seed: int) -> None:
 DTYPES: dict[Kind, Dtype] = {"real": "f32", "whole": "i64", "bool": "bool"}
 
 
+def rewritten(plan: Plan, target: Target) -> Plan:
+    """A plan by all tables of rules, with all that was applied and refused."""
+    return reduce(lambda so_far, table: rewrite(so_far, table, target), TABLES, plan)
+
+
 def firings(texts: Iterable[str]) -> Counter[str]:
     """How many programs each rule fires on, of those that compile."""
     found = Counter[str]()
@@ -392,7 +397,7 @@ def firings(texts: Iterable[str]) -> Counter[str]:
             program = ix.compile(text).ir
             lowered = lower(program, {one.name: DTYPES[one.kind] for one in program.inputs}, program.outputs)
             target = Target(frozenset(KERNELS), False, Torch.rounds_once)
-            found.update(fired(reduce(lambda plan, rules: rewrite(plan, rules, target), TABLES, lowered)))
+            found.update(fired(rewritten(lowered, target)))
     return found
 
 

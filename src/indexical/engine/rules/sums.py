@@ -216,8 +216,6 @@ def contract(one: Value, found: Found, target: Target) -> Value | No | None:
     over = names_of(op.over)
     if not is_contractable(op.source, op.over, op.where):
         return None
-    if one.kind != "real":
-        return No("whole products are checked for overflow, which a contraction cannot be")
     arrays = _arrays(factors_of(op.source), over)
     tests = conjuncts(op.where)
     reason = _mask(arrays, tests, target)
