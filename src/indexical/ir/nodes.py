@@ -313,17 +313,26 @@ class Program:
     modules: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     # Found once, by `context.agreed`.
     same: tuple[tuple[Expr, Expr], ...] | None = field(default=None, init=False, compare=False, repr=False)
+    # Made when they are first asked for.
+    _tensors: dict[str, Input | Let] | None = field(default=None, init=False, compare=False, repr=False)
+    _definitions: dict[str, Let] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def tensors(self) -> dict[str, Input | Let]:
-        """Every input and definition by its name."""
-        everything: tuple[Input | Let, ...] = (*self.inputs, *self.lets)
-        return {tensor.name: tensor for tensor in everything}
+        """Every input and definition by its name: to be read, as it is found once."""
+        if self._tensors is None:
+            inputs: dict[str, Input | Let] = {tensor.name: tensor for tensor in self.inputs}
+            object.__setattr__(self, "_tensors", inputs | self.definitions)
+            assert self._tensors is not None
+        return self._tensors
 
     @property
     def definitions(self) -> dict[str, Let]:
-        """Every definition by its name."""
-        return {let.name: let for let in self.lets}
+        """Every definition by its name, likewise."""
+        if self._definitions is None:
+            object.__setattr__(self, "_definitions", {let.name: let for let in self.lets})
+            assert self._definitions is not None
+        return self._definitions
 
     @property
     def recurrent(self) -> frozenset[str]:

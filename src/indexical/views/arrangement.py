@@ -128,7 +128,7 @@ def _without_constants(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> ir.Expr:
 
 def _without_aliases(program: ir.Program) -> ir.Program:
     """`let o = norm(X);` is what the function's result is, under the name and the coordinates of `o`."""
-    lets = program.definitions
+    lets = dict(program.definitions)
     reads = Counter(read.tensor for let in program.lets for read in reads_of(let))
     reads.update(asserted(program))
     for name in [let.name for let in program.lets]:

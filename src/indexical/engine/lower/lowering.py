@@ -51,7 +51,7 @@ class Lowering:
     ) -> None:
         self.program, self.given, self._lower = program, dtypes, lower
         self.isolate, self.differentiable = isolate, differentiable
-        self.lets, self.tensors = program.definitions, program.tensors
+        self.lets, self.tensors = program.definitions, dict(program.tensors)
         self.dtypes, self.weak = definition_dtypes(program, dtypes)
         self.removed: Callable[[ir.Read], ir.Expr | None] = removal_through(self.lets)
         self.poles = Poles(self.lets)

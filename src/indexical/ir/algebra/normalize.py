@@ -67,7 +67,7 @@ class Algebra:
     depth: int = 0
 
     def __post_init__(self) -> None:
-        self.lets = self.program.definitions
+        self.lets = dict(self.program.definitions)
         self.canonical = Canonical(self.lets, endless(self.program), self.real)
 
     # ---------------------------------------------------------------- as a `Reader`

@@ -130,7 +130,7 @@ class _Naming:
     changed: bool = False
 
     def __post_init__(self) -> None:
-        self.lets = self.program.definitions
+        self.lets = dict(self.program.definitions)
 
     def define(self, name: str) -> None:
         """A definition that is a softmax is known from here on; any other reads those that are."""
