@@ -13,7 +13,8 @@ def padded(x, places):
         before, after = min(max(-first, 0), beyond - first), min(max(beyond - n, 0), beyond - first)
         x = x[tuple(part)]
         if before or after:
-            x = np.pad(x, [(before, after) if k == axis else (0, 0) for k in range(x.ndim)])
+            ends = [np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype) for count in (before, after)]
+            x = np.concatenate((ends[0], x, ends[1]), axis)
     return x
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import indexical as ix
-from indexical.backends.old.plan.blocks import GPU_POINTS, POINTS
-from indexical.backends.old.plan.few import LEARNED
+from indexical.plan.target import GPU_POINTS, LEARNED, POINTS
 
 torch = pytest.importorskip("torch")
 
