@@ -16,7 +16,10 @@ def in_blocks(turn, arrays, size, points, wholes, axes):
     for start in range(0, max(1, size), rows):
         stop = min(start + rows, size)
         for whole, axis, part in zip(wholes, axes, turn(start, stop, *arrays)):
-            whole[... if axis is None else (slice(None),) * axis + (slice(start, stop),)] += part
+            if axis is None:
+                whole += part
+            else:
+                whole[(slice(None),) * axis + (slice(start, stop),)] = part
     return wholes
 ''',
     "pick_some": '''
