@@ -31,6 +31,7 @@ from .ops import (
     Iota,
     Join,
     Library,
+    Loop,
     Map,
     Normalize,
     Number,
@@ -45,7 +46,7 @@ from .ops import (
     Write,
     value,
 )
-from .order import mapped
+from .order import mapped, reachable, roots_of
 
 Sizes = Mapping[Coordinate, int]
 
@@ -66,6 +67,7 @@ def specialise(
     """The plan for arrays of these sizes, and for these values of whole scalars. What each value became is written into
     `memo`."""
     pass_ = _Specialise(sizes, scalars or {})
+    pass_.turns = pass_.turns_of(plan)
     new = mapped(plan, pass_.changed, memo)
     definitions = {name: pass_.definition(one) for name, one in new.definitions.items()}
     agreed = tuple((pass_.expr(one), pass_.expr(other)) for one, other in plan.agreed)
@@ -81,6 +83,17 @@ class _Specialise:
         self.sizes, self.scalars = sizes, scalars
         self.exprs: dict[ir.Expr, ir.Expr] = {}
         self.tests: dict[Value, bool | None] = {}
+        self.turns: tuple[Axis, ...] = ()  # The steps of loops, with their numbers.
+
+    def turns_of(self, plan: Plan) -> tuple[Axis, ...]:
+        """The steps of all loops, each with its number of turns where all of its loops have one."""
+        found: dict[Coordinate, set[ir.Expr]] = {}
+        waiting = [one.op.loop for one in reachable(roots_of(plan)) if isinstance(one.op, Result)]
+        for loop in waiting:
+            waiting += (item for item in loop.body if isinstance(item, Loop))
+            assert isinstance(loop.count.op, Number)
+            found.setdefault(loop.symbol, set()).add(self.expr(loop.count.op.expr))
+        return tuple(Axis(symbol, counts.pop()) for symbol, counts in found.items() if len(counts) == 1)
 
     # ------------------------------------------------------------- numbers of the host
 
@@ -196,14 +209,20 @@ class _Specialise:
         return value(replace(new, index=index)) if index else op.source
 
     def placed(self, op: Any, places: list[tuple[Value, ir.Expr]]) -> Any:
-        if op.outside != "never" and isinstance(op, Read) and all(_is_inside(at, extent) for at, extent in places):
+        if op.outside != "never" and isinstance(op, Read) and all(self.is_inside(*place) for place in places):
             return replace(op, outside="never", under=None)
         if op.outside == "check":
-            if self.decided(op.under) is False or all(_is_inside(at, extent) for at, extent in places):
+            if self.decided(op.under) is False or all(self.is_inside(*place) for place in places):
                 return replace(op, outside="masked", under=None)
             if self.decided(op.under) is True:
                 return replace(op, under=None)
         return op
+
+    def is_inside(self, at: Value, extent: ir.Expr) -> bool:
+        """Whether a place is in bounds at every point, and in every turn of a loop."""
+        found = None if at.known.whole is None else _extremes(at.known.whole, (*at.axes, *self.turns))
+        least, most = at.known.bounds if found is None else found
+        return isinstance(extent, ir.Const) and least >= 0 and most < int(extent.value)
 
     def guard(self, where: Value | None, source: Value) -> Value | None:
         """A guard that holds everywhere is none, where the source has its axes."""
@@ -269,12 +288,6 @@ def _difference(left: Value, right: Value) -> Bounds | None:
 
 def _compared(fn: str, least: int, most: int) -> bool | None:
     return True if _HOLDS[fn](least, most) else False if _HOLDS[OPPOSITE[fn]](least, most) else None
-
-
-def _is_inside(at: Value, extent: ir.Expr) -> bool:
-    """Whether a place is in bounds at every point."""
-    least, most = bounds_of(at)
-    return isinstance(extent, ir.Const) and least >= 0 and most < int(extent.value)
 
 
 def _is_whole_axis(at: Value, name: Coordinate, source: Value) -> bool:
