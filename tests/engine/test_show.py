@@ -155,6 +155,13 @@ def test_what_is_made_of_rows_of_a_loop_before_stands_before_the_next() -> None:
     assert any("torch.exp(h)" in line for line in lines[:loop])
 
 
+def test_the_negative_of_a_term_is_subtracted() -> None:
+    (line,) = (line for line in body("input x[i], y[i]; let out[i] = x[i] + (-exp(y[i]));") if "exp" in line)
+    assert "x - torch.exp(y)" in line
+    (line,) = (line for line in body("input x[i], y[i]; let out[i] = x[i] - (-exp(y[i]) * y[i]);") if "exp" in line)
+    assert "x - -torch.exp(y) * y" in line  # The product is negative, and not the term.
+
+
 BELOW = ("d < size(d) / 2", "size(d) / 2 > d", "d <= size(d) / 2 - 1", "size(d) / 2 - 1 >= d")
 ABOVE = ("d >= size(d) / 2", "size(d) / 2 <= d", "d > size(d) / 2 - 1", "size(d) / 2 - 1 < d")
 

@@ -43,8 +43,10 @@ def closed(code: str, most: int = ATOM) -> str:
 
 def infix(sign: str, left: str, right: str) -> Code:
     """Two operands with a sign between them. Sums and products group from the left, as numbers are rounded;
-    what is compared with a number stands before it."""
+    what is compared with a number stands before it. To add the negative of an operand is to subtract it."""
     level = LEVELS[sign]
+    if level == PLUS and right.startswith("-") and getattr(right, "level", ATOM) <= UNARY:
+        return infix("+" if sign == "-" else "-", left, Code(right[1:], POWER))
     if sign in MIRRORED and _DIGITS.fullmatch(left) and not _DIGITS.fullmatch(right):
         return infix(MIRRORED[sign], right, left)
     if level == POWER:
