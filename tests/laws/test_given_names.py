@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,16 @@ def test_an_array_may_be_called_as_a_variable_of_the_way_back(name: str) -> None
         (found,), found_flows = with_gradients(lambda *each: other(*each, backend="torch"), given)
     for ours, theirs in zip((found, *found_flows), (value, *flows), strict=True):
         assert_same(ours, theirs, name)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_a_definition_may_be_called_as_the_kernel_that_computes_it(backend: str) -> None:
+    text = "input Q[i, d], K[j, d], V[j, e];"
+    text += "let chunk_products[i, e] = sum[j](sum[d](Q[i, d] * K[j, d]) * V[j, e] where j <= i);"
+    program = ix.compile(text)
+    given = np.sin(np.arange(54.0)).reshape(3, 6, 3)
+    assert "chunk_products(" in program.source(*given, backend=backend)
+    np.testing.assert_allclose(program(*given, backend=backend), program(*given, backend="reference"))
 
 
 @given(cases(), st.data())

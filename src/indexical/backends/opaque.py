@@ -248,7 +248,8 @@ class Former:
         """The lines that compute the definitions of a kernel, and their variables."""
         low = self.low
         low.text.statements = []
-        low.text.taken.difference_update(kernel.definitions)  # These names are kept for what is written here.
+        # These names are kept for what is written here, but for those of functions.
+        low.text.taken.difference_update({*kernel.definitions} - self._reserved - low.text.reserved)
         low.text.last.clear()
         low.known = {}
         attention.define(low, kernel.step, kernel.last)

@@ -48,7 +48,7 @@ def one_hot(one: Value, found: Found, target: Target) -> Value | No | None:
     others = [placed(other, given) for other in rest_of_tests]
     inside = all_of(*is_point(place, axis))
     rest = tuple(other for other in op.over if other is not axis)
-    source = placed(op.source, given, inside)
+    source = placed(op.source, given)
     if rest:
         return value(Reduce("sum", source, rest, all_of(inside, *others), op.checked))
     is_padded = isinstance(source.op, Read) and source.op.outside == "masked"
@@ -136,7 +136,7 @@ def is_point(place: Value, axis: Axis) -> list[Value]:
     return [*(() if counts else (applied(">=", place, whole(0)),)), applied("<", place, host(axis.extent))]
 
 
-def placed(one: Value, given: Mapping[Coordinate, Value], under: Value | None = None) -> Value:
+def placed(one: Value, given: Mapping[Coordinate, Value]) -> Value:
     """A value with places put for some of its axes. What is made of coordinates alone is made anew, all else read."""
     own = tuple((name, given[name]) for name in sorted(given) if name in one.names)
     if not own:
@@ -148,8 +148,8 @@ def placed(one: Value, given: Mapping[Coordinate, Value], under: Value | None = 
             new = [placed(arg, given) for arg in args]
             return applied(fn, *new) if not checked else value(Map(fn, tuple(new), True))
         case Map("*", args) if one.kind == "real" and all(arg.names != one.names for arg in args):
-            return applied("*", *(placed(arg, given, under) for arg in args))  # It is larger than each of them.
-    return value(Read(one, own, "masked", under))
+            return applied("*", *(placed(arg, given) for arg in args))  # It is larger than each of them.
+    return value(Read(one, own, "masked"))
 
 
 def is_arithmetic(one: Value) -> bool:

@@ -85,7 +85,7 @@ class Chosen:
         match one.op:
             case Map(fn, args, False) if one is not self.ranked:
                 return applied(fn, *map(self.at, args))
-        return placed(one, {self.key.name: self.place}, self.is_there)
+        return placed(one, {self.key.name: self.place})
 
 
 def _chosen(guard: Value | None, key: Axis) -> Chosen | None:
