@@ -95,8 +95,8 @@ def test_a_layer_of_a_gradient_costs_the_same_in_a_deep_stack(steps: Counter[str
         found.append((derived / layers, (steps.total() - derived) / layers, calls / layers))
     _, shallow, deep = found
     # Weights are looked for a few definitions deep, which a short stack does not have everywhere.
-    for few, many, most in zip(shallow, deep, (1.05, 1.05, 1.03), strict=True):
-        assert many < most * few
+    for few, many in zip(shallow, deep, strict=True):
+        assert many < 1.05 * few
 
 
 def test_an_exponential_far_behind_is_no_attention() -> None:
