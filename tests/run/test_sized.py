@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from tests.run.test_engine import refused  # noqa: E402
 
 import indexical as ix  # noqa: E402
 from indexical.api import Program  # noqa: E402
-from indexical.run import calling, sizes  # noqa: E402
+from indexical.engine.constants import Facts  # noqa: E402
+from indexical.run import calling, emitting, sizes  # noqa: E402
 from indexical.run.kernel import Engine, Kernel  # noqa: E402
 
 pytestmark = pytest.mark.sampled(4)
@@ -290,3 +292,20 @@ def test_axes_that_are_put_in_are_views(learns: bool) -> None:
         assert torch.equal(found, expected)
         if learns:
             assert all(map(torch.equal, gradients(program(x, s), [x, s]), gradients(expected, [x, s])))
+
+
+def test_kernels_for_a_gpu_are_not_compiled_again_for_known_sizes() -> None:
+    """The function for known sizes calls those that are there: its text has none."""
+    q, k, v = (torch.randn(1, 2, 20, 16, dtype=torch.bfloat16) for _ in "QKV")
+    score = "sum[d](Q[b, h, i, d] * K[b, h, j, d]) - slope[h] * (i - j)"
+    program = ix.compile(f"""input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e], slope[h];
+    let w[b, h, i, j] = softmax[j]({score}) where j <= i;
+    let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);""")
+    call = program._engine.prepare({"Q": q, "K": k, "V": v, "slope": torch.rand(2)}, "torch")
+    call = replace(call, device="cuda")
+    plan, module = emitting.emitted(call, ("out",), isolate=False, recompute=True)
+    facts = Facts({}, frozenset(), learns=False, keeps=False)
+    text = emitting.sized(plan, call.arguments, call.bound.sizes, (), facts, module.linked()).text
+    assert "@triton.jit" in module.text
+    assert "@triton.jit" not in text
+    assert "def program(" in text

@@ -73,10 +73,16 @@ def _computed(plan: Plan, written: ir.Program) -> Plan:
 
 
 def sized(
-    plan: Plan, arguments: Mapping[str, Argument], sizes: Mapping[Coordinate, int], held: Iterable[str], facts: Facts
+    plan: Plan,
+    arguments: Mapping[str, Argument],
+    sizes: Mapping[Coordinate, int],
+    held: Iterable[str],
+    facts: Facts,
+    above: str,
 ) -> Module:
     """The text of a plan for arrays of known sizes, of which some facts are known; `held` inputs are the same arrays in
-    all calls. It does what the plan does, and no rule is tried again: a call gives the same numbers as those before."""
+    all calls. It does what the plan does, and no rule is tried again: a call gives the same numbers as those before.
+    What the text `above` has, which is that for any sizes, is used from there."""
     assert plan.arrays is not None
     names = frozenset(held)
     two = apart(specialise(plan.arrays, sizes), names, POINTS if facts.keeps else 0)
@@ -87,7 +93,9 @@ def sized(
         return array is not None and shares_memory(eval(code, {name: array}), array)
 
     held_views = is_held if names else None
-    return emit_sized(two, dialect(plan.backend), arguments, Former(plan, facts), held_views, facts.keeps)
+    return emit_sized(
+        two, dialect(plan.backend), arguments, Former(plan, facts), held_views, facts.keeps, above
+    )
 
 
 def passes(plan: Plan) -> str:

@@ -43,11 +43,14 @@ _LARGE = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a kernel was made for, and its plan, where it was planned in this process."""
+    """What a kernel was made for, and its plan, where it was planned in this process. `text` is where its function
+    stands, among these `names`."""
 
     isolate: bool
     recompute: bool
     plan: Plan | None
+    text: str
+    names: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +195,7 @@ class Engine:
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
             if call.backend == "torch" and memory is None:
-                kernel = replace(kernel, origin=Origin(isolate, recompute, plan))
+                kernel = replace(kernel, origin=Origin(isolate, recompute, plan, text, kernel.function.__globals__))
             if call.backend == "jax":
                 wide = any(part.wide for part in parts)
                 kernel = replace(kernel, function=jax_arrays.explained(kernel.function, wide))

@@ -58,7 +58,8 @@ def for_sizes(
     names = [inputs[place].name for place in held]
     text = _text(engine, kernel, call, sizes, names, _facts(call, {inputs[place].name for place in growing}, keeps))
     torch = tensors.load_torch()
-    space = {"device": torch.device(tensors.device_of(call.values)), **{name: call.values[name] for name in names}}
+    space = {name: one for name, one in kernel.origin.names.items() if not name.startswith("__")}
+    space |= {"device": torch.device(tensors.device_of(call.values)), **{name: call.values[name] for name in names}}
     # What is made in inference mode could not be used outside of it.
     with torch.inference_mode(False), torch.set_grad_enabled(torch.is_grad_enabled()):
         return load(text, kernel.wanted, kernel.parts, space)
@@ -89,7 +90,7 @@ def _text(
     if engine.texts is not None:
         given = [(name, [*value.shape], [*value.stride()]) for name, value in facts.arrays.items()]
         known = [sorted((str(one), size) for one, size in sizes.items()), held, sorted(facts.growing)]
-        further = [given, known, facts.learns, facts.keeps]
+        further = [given, known, facts.learns, facts.keeps, origin.text]
         key = cached.key_of(engine.texts, call, kernel.wanted, origin.isolate, origin.recompute, further)
     found = None if key is None else cached.find(key, Span(engine.program.source, 0, 0))
     if found is not None:
@@ -97,7 +98,7 @@ def _text(
     from .emitting import planned, sized
 
     plan = origin.plan or planned(call, kernel.wanted, origin.isolate, origin.recompute)
-    text = sized(plan, call.arguments, sizes, held, facts).linked()
+    text = sized(plan, call.arguments, sizes, held, facts, origin.text).linked()
     if key is not None:
         cached.keep(key, text, kernel.parts)
     return text

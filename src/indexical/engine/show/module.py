@@ -106,11 +106,13 @@ def emit_sized(
     kernels: Kernels | None = None,
     is_held: Callable[[str, str], bool] | None = None,
     keeps: bool = True,
+    above: str = "",
 ) -> Module:
     """The module of a plan for known sizes: it makes what is kept when it is loaded, on the `device` and of the arrays
     that are held, which it finds by these names; its function compares no sizes that are known, and reads what is
     kept. `is_held` says whether the code of a view of an input may be computed once for all calls; where it `keeps`
-    arrays, coordinates are."""
+    arrays, coordinates are. It is loaded among the names of the text `above` and leaves out what stands there, kernels
+    for a GPU above all: compiled again they would take a second."""
     p = Printer(two.plan, dialect, False, kernels, arguments, sized=True)
     p.once = Once(is_held, handed_out(two.plan) if keeps else None)
     own = {tensor.name for tensor in two.plan.program.inputs}
@@ -132,7 +134,7 @@ def emit_sized(
     if p.once.codes:
         names, given = zip(*p.once.codes.values(), strict=True)
         texts += _made_once(p, "keep_views", dict.fromkeys(filter(None, given)), [], p.once.codes, names)
-    return _module(p, function, helpers, texts)
+    return _module(p, function, helpers, texts, above)
 
 
 def _made_once(
@@ -177,25 +179,36 @@ def _lend(p: Printer) -> None:
             p.kernels.take(tensor.name, p.variables[tensor.name], one.dtype, False)
 
 
-def _module(p: Printer, function: str, more: Mapping[str, str] = NOTHING, first: Iterable[str] = ()) -> Module:
-    """A function with what stands above it."""
+def _module(
+    p: Printer, function: str, more: Mapping[str, str] = NOTHING, first: Iterable[str] = (), above: str = ""
+) -> Module:
+    """A function with what stands above it, but for what another text `above` has. Functions of kernels call each
+    other: they are left out together."""
     helpers = {**p.helpers, **more, **{name: p.texts[name] for name in p.d.decorators.values() if name}}
     functions: list[str] = []
     if p.kernels is not None:
         helpers |= p.kernels.helpers()
         functions = ["\n".join(_short(text)) for text in p.kernels.functions()]
+    if _apart(functions) in above:
+        functions = []
     texts = [text.strip("\n") for text in (*helpers.values(), *functions, *first) if text]
     texts.append(function)
     if any("Refused(" in text for text in texts):
         texts.insert(0, _REFUSED)
+    texts = [text for text in texts if _apart([text]) not in above]
     imports = _imports({**_STANDARD, **p.d.imports}, texts)
-    whole = "".join(f"\n\n{text}\n" for text in texts)
+    whole = _apart(texts)
     files = (AGAIN,) if p.parts else ()
     if p.kernels is None:
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
     return Module(imports, whole, (*p.kernels.files(), *files), _is_wide(p), told, p.inside)
+
+
+def _apart(texts: Iterable[str]) -> str:
+    """Texts with two empty lines above each."""
+    return "".join(f"\n\n{text}\n" for text in texts)
 
 
 def _is_wide(p: Printer) -> bool:
