@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,7 +20,7 @@ from .ir import nodes as ir
 from .ir.functions import UNSTABLE
 from .ir.types import Dtype
 from .ir.walk import parts_in
-from .records import dataclass
+from .records import dataclass, field
 from .run import EMITTED
 from .run.asked import PLAIN, Face, arguments_of, check_backend, definitions, filled, name_of, packed, wanted_of
 from .run.tracing import finder, tracing_test

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 from operator import attrgetter
 from typing import Any
@@ -13,7 +12,7 @@ from .api import Program
 from .calculus import derived_program
 from .ir import build
 from .ir.walk import with_numbers
-from .records import dataclass
+from .records import dataclass, field, replace
 from .run import tensors
 from .run.known import alike, unlike
 from .transform.layouts import reordered, summed_last

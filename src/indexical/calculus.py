@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from .codes import CODES
 from .diagnostics import CallError, CompileError, Diagnostic, Label, Sink
 from .faults import deep
 from .ir import nodes as ir
+from .records import replace
 from .run.asked import Face
 from .source import Source, Span
 from .syntax.tokens import KEYWORDS

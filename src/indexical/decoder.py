@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -18,6 +17,7 @@ from .diagnostics import CallError, Diagnostic
 from .ir import nodes as ir
 from .ir import whole
 from .ir.text import shown
+from .records import replace
 from .run import tensors
 from .run.asked import packed
 from .run.calling import Caller

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from .numbers.results import Results, nearest_float
 from .numbers.terms import Polynomial
 from .numbers.tower import Special
 from .readings import StepList, TraceSheet, arguments_of
+from .records import replace
 from .run.removed import from_zero, removed_points
 from .run.samples import random_arrays
 from .run.tables import Uncomputed

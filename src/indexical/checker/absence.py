@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 from typing import assert_never
 
@@ -15,7 +14,7 @@ from ..ir.conditions import fails
 from ..ir.context import Trail, assume, inside
 from ..ir.functions import operation
 from ..ir.walk import at
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from .reporting import report_all
 

@@ -6,7 +6,6 @@ where the second does, and absent where none does.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from ..ir.prove import conjuncts
 from ..ir.sampled import may_hold, value_at
 from ..ir.types import Coordinate
 from ..ir.walk import substitute, walk
+from ..records import replace
 from .scope import Unit
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 from ..diagnostics import Label
@@ -10,6 +9,7 @@ from ..ir import nodes as ir
 from ..ir.conditions import fails
 from ..ir.prove import Assumptions
 from ..ir.walk import walk
+from ..records import replace
 from ..syntax import tree
 from ..syntax.literals import array_shape
 from ..syntax.vocabulary import NORMALISERS

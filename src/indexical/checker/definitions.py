@@ -6,13 +6,12 @@ around it that it mentions become leading axes of it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh, walk
+from ..records import replace
 from ..syntax import tree
 from . import derivatives, elaborate, guards, inline, kinds, lifting, literals, reads, reductions, sizes
 from .names import apart, check_free

@@ -7,12 +7,12 @@ their statement has been read. In a step of a recurrence, what the step reads of
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import nodes as ir
 from ..ir.needs import made_of, reached, read_in
 from ..ir.walk import fresh
+from ..records import replace
 from ..source import Span
 from ..syntax import tree
 from . import reads, sizes

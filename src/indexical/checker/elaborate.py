@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
 
 from ..diagnostics import Label
@@ -11,6 +10,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.conditions import fails
 from ..ir.walk import renamed_apart
+from ..records import replace
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS, NORMALISERS

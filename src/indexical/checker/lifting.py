@@ -6,13 +6,11 @@ hidden. A statement's definitions are finished when the ranges of all its coordi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, join
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from ..syntax import tree
 from . import derivatives, sizes

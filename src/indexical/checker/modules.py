@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..diagnostics import Sink
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Source
 from ..syntax import tree
 from ..syntax.parse import parse
 from .names import Declarations, collect, suggest
 
-STANDARD = Path(__file__).resolve().parent.parent / "std"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@cache
+def home() -> Path:
+    """The folder of the standard library. Few programs look there, and the others need no paths."""
+    from pathlib import Path
+
+    return Path(__file__).resolve().parent.parent / "std"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ def used_function(file: tree.File, use: tree.Use, name: str) -> Function | None:
 def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...]) -> dict[str, Function]:
     path = _locate(file.source, use)
     if path is None or not path.is_file():
-        known = ["std::" + module.stem for module in sorted(STANDARD.glob("*.ix"))]
+        known = ["std::" + module.stem for module in sorted(home().glob("*.ix"))]
         called = "::".join(use.path)
         help, fix = suggest(called, known, use.path_span, sink)
         sink.report("IX207", f"there is no module `{called}`", use.path_span, help=help or _where(use), fix=fix)
@@ -77,7 +85,7 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
     if path in loading:
         sink.report("IX207", f"`{'::'.join(use.path)}` uses itself", use.path_span)
         return {}
-    available = standard(path.stem) if path.parent == STANDARD else _load(path, sink, (*loading, path))
+    available = standard(path.stem) if path.parent == home() else _load(path, sink, (*loading, path))
     found = {}
     for name in use.names:
         if name.name in available:
@@ -91,14 +99,16 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
 
 def _where(use: tree.Use) -> str:
     if use.path[0] == "std":
-        names = ", ".join(f"std::{module.stem}" for module in sorted(STANDARD.glob("*.ix")))
+        names = ", ".join(f"std::{module.stem}" for module in sorted(home().glob("*.ix")))
         return f"the standard library has {names}"
     return "a module is a file `name.ix` beside the program, or one of the standard library, `std::…`"
 
 
 def _locate(source: Source, use: tree.Use) -> Path | None:
     if use.path[0] == "std":
-        return STANDARD / f"{use.path[1]}.ix" if len(use.path) == 2 else None
+        return home() / f"{use.path[1]}.ix" if len(use.path) == 2 else None
+    from pathlib import Path
+
     beside = Path(source.name)
     if beside.suffix != ".ix" and source.origin is None:
         return None
@@ -109,14 +119,14 @@ def _locate(source: Source, use: tree.Use) -> Path | None:
 def standard(name: str) -> Mapping[str, Function]:
     """A module of the standard library. It is ours, and has no mistakes."""
     sink = Sink()
-    path = STANDARD / f"{name}.ix"
+    path = home() / f"{name}.ix"
     functions = _load(path, sink, (path,))
     assert not len(sink), "\n".join(map(str, sink))
     return functions
 
 
 def _load(path: Path, sink: Sink, loading: tuple[Path, ...]) -> Mapping[str, Function]:
-    standard_path = path.parent == STANDARD
+    standard_path = path.parent == home()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sized
-from dataclasses import field, replace
 from typing import Protocol, TypeVar
 
 from ..diagnostics import CallError, Diagnostic, Fix, Label, Sink
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Source, Span
 from ..syntax import tree
 from ..syntax.vocabulary import LIBRARY, NORMALISERS, RESERVED

@@ -7,7 +7,6 @@ origin, so that a coordinate that indexes it bare runs from there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir import build
@@ -15,6 +14,7 @@ from ..ir import nodes as ir
 from ..ir.affine import is_counted, polynomial, tidied
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild
+from ..records import replace
 from . import sizes
 from .scope import Binding, Frame, Unit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import build
@@ -11,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.graph import reached
 from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
 from ..ir.walk import children, rebuild
+from ..records import replace
 from ..source import Span
 from ..syntax import tree
 from ..syntax.literals import array_shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import partial
 from typing import TypeAlias
 
@@ -16,7 +15,7 @@ from ..ir.context import Trail, assume, constants_of, visit_clause
 from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.walk import parts_of, reads_of, walk
-from ..records import dataclass
+from ..records import dataclass, field
 from . import sizes
 
 

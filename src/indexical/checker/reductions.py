@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh
+from ..records import replace
 from ..syntax import tree
 from ..syntax.vocabulary import SCANS
 from . import elaborate, kinds, sizes

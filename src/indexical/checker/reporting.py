@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
+from ..records import replace
 
 
 def report_all(found: Sink, let: ir.Let, program: ir.Program, sink: Sink) -> None:

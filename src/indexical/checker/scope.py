@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from typing import TypeAlias
 
 from ..diagnostics import Diagnostic, Fix, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import fresh_name
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from ..syntax import tree
 from .modules import Function

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import build
@@ -11,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import Polynomial, expression, number, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
+from ..records import replace
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import SCANS

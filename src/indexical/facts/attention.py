@@ -6,7 +6,6 @@ Deciding where to look (the score) and what arrives (the values) are two steps, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -15,7 +14,7 @@ from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import carried
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from .weights import Weights, added, find_weights, is_addition, may_add_weights, may_contain_weights
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice, product
 
 from ..checker.names import suggest
@@ -16,7 +15,7 @@ from ..ir.algebra.factors import varying
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..syntax import vocabulary
 from .along import is_position, positions_of
 from .attention import Gather, Ungathered

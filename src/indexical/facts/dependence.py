@@ -7,7 +7,6 @@ listens to is not scanned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -17,7 +16,7 @@ from ..ir.domain import Domain
 from ..ir.needs import endless
 from ..ir.types import Coordinate
 from ..ir.walk import at, fresh, substitute
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from .orders import CAUSAL, OWN, both, compare
 
 

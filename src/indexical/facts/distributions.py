@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -14,6 +13,7 @@ from ..ir.elimination import without
 from ..ir.prove import Assumptions, conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, at, substitute, walk
+from ..records import replace
 
 
 def keeps_a_point(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.functions import FUNCTIONS
 from ..ir.types import Coordinate
-from ..records import dataclass
+from ..records import dataclass, field
 
 
 def _quotient(x: Any, y: Any) -> Any:

@@ -8,7 +8,6 @@ contract.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..ir import build
@@ -16,6 +15,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, product_of, varying
 from ..ir.types import Coordinate
 from ..ir.walk import children, walk
+from ..records import replace
 from .attention import Comparison, Gather, Site, compare, sites, two_sided
 from .weights import Weights
 

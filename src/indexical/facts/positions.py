@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import pairwise
 
 from ..checker.spaces import tied
@@ -13,7 +12,7 @@ from ..ir.context import look_through
 from ..ir.prove import conjuncts, inequalities
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
-from ..records import dataclass
+from ..records import dataclass, field
 from .attention import Gather
 from .roles import query_of, spaces_of
 from .transposes import Transposed

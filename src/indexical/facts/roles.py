@@ -6,7 +6,6 @@ They follow from what is done with a coordinate, never from its name or from whe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from fractions import Fraction
 from itertools import product
 
@@ -20,7 +19,7 @@ from ..ir.needs import read_in
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
-from ..records import dataclass
+from ..records import dataclass, field
 from .attention import Comparison, Gather, Ungathered, meet
 from .orders import Order, order, place_on
 from .transposes import Transposed, Use, changing

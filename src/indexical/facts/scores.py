@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -14,7 +13,7 @@ from ..ir.algebra.sums import split
 from ..ir.algebra.weights import inlined
 from ..ir.algebra.writing import named, written
 from ..ir.types import NOWHERE, Coordinate
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 
 

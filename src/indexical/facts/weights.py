@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations
 from typing import Literal, TypeAlias
 
@@ -18,7 +17,7 @@ from ..ir.algebra.predicates import is_exponential, is_root
 from ..ir.algebra.weights import Total, log_of, matched, summand, totals
 from ..ir.types import NOWHERE, Coordinate
 from ..ir.walk import walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from .scores import Score, in_words, is_exponent, is_shifted, score_of
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
+from ..records import replace
 from . import build
 from .nodes import Expr, Map, Program
 from .walk import parts_of, rebuild, walk

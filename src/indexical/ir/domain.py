@@ -6,11 +6,10 @@ Every answer is proved, or it is no. A set that is larger than the one asked for
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from . import build
 from . import nodes as ir

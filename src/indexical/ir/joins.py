@@ -8,9 +8,8 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from . import build
 from . import nodes as ir

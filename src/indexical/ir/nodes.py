@@ -6,11 +6,10 @@ indices of a read. Everywhere else there are sets of coordinates.
 
 from __future__ import annotations
 
-from dataclasses import field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ..records import Hashed, dataclass
+from ..records import Hashed, dataclass, field
 from ..source import Source, Span
 from .types import Coordinate, Dtype, Kind, Type
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
-from ..records import dataclass
-from .formulas import variables
+from ..records import dataclass, replace
 
 # Some of the arguments of an operation, by their number.
 NONE, FIRST, SECOND, EVERY = range(0), range(1), range(1, 2), range(1 << 30)
@@ -96,6 +94,8 @@ class Function(Operation):
     @property
     def by_value(self) -> bool:
         """Whether its slope is said in terms of its own value alone."""
+        from .formulas import variables  # Only derivatives ask.
+
         return isinstance(self.slope, str) and variables(self.slope) == {"y"}
 
 

@@ -7,9 +7,8 @@ back, where each factor is the slope of the others.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
 
-from ..records import dataclass
+from ..records import dataclass, field
 from . import nodes as ir
 from .algebra.safety import Sides, infinities, is_open
 from .functions import operation

@@ -8,12 +8,11 @@ is checked in the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
 from functools import lru_cache
 from math import gcd, inf
 from typing import TypeAlias, TypeGuard
 
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from . import walk
 from .affine import (
     ONE,

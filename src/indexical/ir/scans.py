@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from ..records import replace
 from . import build
 from . import nodes as ir
 from .types import Coordinate

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import replace
 from operator import attrgetter, is_
 from typing import Any, assert_never
 
+from ..records import replace
 from . import build, nodes
 from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Program, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type

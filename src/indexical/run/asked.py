@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Mapping
-from dataclasses import field
-from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from ..checker.names import counted, suggest
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
-from ..records import dataclass
+from ..records import dataclass, field
 from ..source import Source, Span
 from ..syntax.vocabulary import OPTIONS
 
@@ -107,6 +105,8 @@ def arguments_of(program: ir.Program, arrays: tuple[Any, ...], named: dict[str, 
 def check_backend(backend: str | None, known: tuple[str, ...]) -> None:
     """Refuse a backend that is none of these."""
     if backend is not None and backend not in known:
+        from difflib import get_close_matches  # Few calls need it.
+
         close = get_close_matches(str(backend), known, 1)
         help = f"did you mean `{close[0]}`?" if close else f"choose from {', '.join(known)}"
         raise _error("IX509", f"there is no backend `{backend}` here", help)

@@ -7,12 +7,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from functools import lru_cache
 from textwrap import dedent
 
 from ..diagnostics import Label, Sink
-from ..records import dataclass
+from ..records import dataclass, field
 from ..source import Origin, Source, Span
 from .vocabulary import DTYPES, OPTIONS, STORED_DTYPES
 

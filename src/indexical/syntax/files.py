@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Sink
 from ..source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | None:
@@ -21,6 +23,8 @@ def read_source(text_or_path: str | os.PathLike[str], sink: Sink) -> Source | No
         message = f"a value of type `{type(given).__name__}` cannot be read as a program"
         sink.report("IX108", message, help="a program is its text, or the path of a file")
         return None
+    from pathlib import Path  # A program may have no file.
+
     path = Path(name)
     try:
         return Source(str(path), path.read_text(encoding="utf-8"))

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
 
-from ..records import dataclass
+from ..records import dataclass, field
 from ..source import Source
 from . import tree
 from .tokens import Comment

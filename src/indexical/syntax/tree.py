@@ -6,11 +6,10 @@ Every node knows its span, which takes no part in comparison: the same words els
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, fields
 from functools import cache
 from typing import TypeAlias
 
-from ..records import dataclass
+from ..records import dataclass, field, names_of
 from ..source import Source, Span
 from .tokens import Comment
 
@@ -418,7 +417,7 @@ class File:
 
 @cache
 def _parts(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind) if part.compare)
+    return names_of(kind, compared=True)
 
 
 def children(node: Node) -> list[Node]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checker.absence import SCANNING
-from ..checker.modules import STANDARD
+from ..checker.modules import home
 from ..diagnostics import Sink
 from ..ir import nodes as ir
 from ..ir.functions import FUNCTIONS
@@ -22,7 +22,7 @@ from ..syntax.tokens import INSTEAD, tokenize
 @cache
 def words_script() -> str:
     """The words of the language as a script has them, and the modules of the standard library."""
-    texts = {f"std::{path.stem}": bare_text(path.read_text(encoding="utf-8")) for path in sorted(STANDARD.glob("*.ix"))}
+    texts = {f"std::{path.stem}": bare_text(path.read_text(encoding="utf-8")) for path in sorted(home().glob("*.ix"))}
     return f"const WORDS = {_json(_words())};\nconst STANDARD = {_json(texts)};\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...diagnostics import Diagnostic, Label
 from ...ir import nodes as ir
@@ -11,6 +10,7 @@ from ...ir.algebra.factors import Factor, factors_of, varying
 from ...ir.algebra.predicates import is_exponential
 from ...ir.types import Coordinate
 from ...ir.walk import walk
+from ...records import replace
 from ..attention import as_condition
 from ..view import View
 from ..weights import Weights, added, find_weights, is_addition, may_contain_weights

@@ -12,11 +12,10 @@ A rewrite may give a number where the expression as written gives an infinity or
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Protocol, TypeAlias
 
-from ...records import dataclass
+from ...records import dataclass, replace
 from .. import nodes as ir
 from ..types import NOWHERE, Coordinate
 from ..walk import walk
