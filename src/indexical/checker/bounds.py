@@ -3,7 +3,7 @@ in the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice, product
 
 from ..diagnostics import Label, Sink
@@ -55,12 +55,14 @@ def _check_places(
             case ir.Read(tensor, indices) if tensor in tensors:
                 axes = tensors[tensor].axes
                 for number, (axis, index) in enumerate(zip(axes, indices, strict=True)):
-                    bounds = Bounds(f"`{tensor}`'s axis {number}", axis.extent, axis.origin)
-                    _check_index(expr, index, bounds, trail, around, origins or {}, sink)
+                    if not _is_measured(index, axis.extent, trail):
+                        bounds = Bounds(f"`{tensor}`'s axis {number}", axis.extent, axis.origin)
+                        _check_index(expr, index, bounds, around(trail), origins or {}, sink)
             case ir.Array(shape, _, indices):
                 for length, index in zip(shape, indices, strict=True):
                     bounds = Bounds("this array", build.whole(length, expr.span))
-                    _check_index(expr, index, bounds, trail, around, origins or {}, sink)
+                    if not _is_measured(index, bounds.extent, trail):
+                        _check_index(expr, index, bounds, around(trail), origins or {}, sink)
             case ir.Reduce() if expr.op in ("mean", "argmax", "argmin") or expr.type.kind == "whole":
                 _check_points(expr, trail, lets, sink)
 
@@ -95,16 +97,11 @@ def _check_index(
     read: ir.Expr,
     index: ir.Expr,
     bounds: Bounds,
-    trail: Trail,
-    around: Callable[[Trail], Domain],
+    domain: Domain,
     origins: Mapping[Coordinate, Polynomial],
     sink: Sink,
 ) -> None:
-    extent = bounds.extent
-    if _is_measured(index, extent, trail):
-        return
-    domain = around(trail)
-    place, length = polynomial(index, domain.known.constants), polynomial(extent, domain.known.constants)
+    place, length = polynomial(index, domain.known.constants), polynomial(bounds.extent, domain.known.constants)
     for known, (inside, below) in product(domain.contexts, ((place, True), (length - place - 1, False))):
         wrong = (*known.known, -inside - 1)
         # Of most that is hard to prove, nothing is ever said: that is asked first.
@@ -117,8 +114,10 @@ def _is_measured(index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:
     """Whether a bare coordinate took its size from axes like this one: then sizes agree or are reported."""
     if not isinstance(index, ir.Coord):
         return False
-    ranges = [step for step in trail if isinstance(step, ir.Range) and step.coordinate == index.coordinate]
-    return bool(ranges) and (not ranges[-1].stated or (ranges[-1].upper == extent and _starts_inside(ranges[-1])))
+    for step in reversed(trail):
+        if isinstance(step, ir.Range) and step.coordinate == index.coordinate:
+            return not step.stated or (step.upper == extent and _starts_inside(step))
+    return False
 
 
 def _starts_inside(range: ir.Range) -> bool:

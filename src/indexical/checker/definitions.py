@@ -166,11 +166,11 @@ def define(unit: Unit, scope: Scope, block: tree.Block) -> dict[str, Meaning]:
     groups: dict[str, list[tree.Let]] = {}
     sides = derivatives.sides_of(block) if block.lets else frozenset()
     for let in [part for several in block.lets for part in apart(several)]:
-        clauses = groups.setdefault(let.name, [])
-        if clauses and (let.slots is None or len(let.slots) != len(clauses[0].slots or ())):
-            unit.report("IX202", f"`{let.name}` is defined twice", Label(let.name_span), Label(clauses[0].name_span))
+        known = groups.setdefault(let.name, [])
+        if known and (let.slots is None or len(let.slots) != len(known[0].slots or ())):
+            unit.report("IX202", f"`{let.name}` is defined twice", Label(let.name_span), Label(known[0].name_span))
         else:
-            clauses.append(let)
+            known.append(let)
     names: dict[str, Meaning] = {}
     mentioned = inline.mentions(groups)
     for group in inline.in_order(groups, mentioned):
@@ -181,7 +181,8 @@ def define(unit: Unit, scope: Scope, block: tree.Block) -> dict[str, Meaning]:
             check_free(name, groups[name][0].name_span, unit.sink)
             _warn_of_hiding(unit, scope, groups[name][0])
         if inline.is_recursive(group, mentioned):
-            names.update(define_recursive(unit, here, {name: groups[name] for name in group}, local=True))
+            clauses = {name: groups[name] for name in group}
+            names.update(define_recursive(unit, here, clauses, mentioned, local=True))
         elif groups[group[0]][0].names:
             names.update(define_together(unit, here, groups[group[0]][0], local=True))
         else:
@@ -228,7 +229,9 @@ def _worth_keeping(scope: Scope, found: lifting.Draft) -> bool:
     return scans and not any(lifting.is_dependent(binding) for binding in captured)
 
 
-def define_recursive(unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], local: bool) -> dict[str, Meaning]:
+def define_recursive(
+    unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]], mentioned: inline.Mentions, local: bool
+) -> dict[str, Meaning]:
     """Definitions that read each other. What is not known of them yet is found by rehearsal: they are
     read, with nothing reported, until their kinds, sizes and captured coordinates stay the same."""
     names = {name: unit.fresh_name(f"{scope.frame.owner}_{name}") if local else name for name in groups}
@@ -241,7 +244,7 @@ def define_recursive(unit: Unit, scope: Scope, groups: dict[str, list[tree.Let]]
         tensors[name] = Tensor(names[name], _unknown_axes(clauses[0]), None, clauses[0].name_span, recursive=True)
     for guess in _GUESSES:
         start = {name: replace(tensor, kind=guess) for name, tensor in tensors.items()}
-        found = _rehearse(unit, scope, groups, names, start, local)
+        found = _rehearse(unit, scope, groups, mentioned, names, start, local)
         if found is not None:
             return _read_group(unit, scope, groups, names, found, local)
     unknown = {name: replace(tensor, kind="real") for name, tensor in tensors.items()}
@@ -256,6 +259,7 @@ def _rehearse(
     unit: Unit,
     scope: Scope,
     groups: dict[str, list[tree.Let]],
+    mentioned: inline.Mentions,
     names: dict[str, str],
     tensors: dict[str, Tensor],
     local: bool,
@@ -263,7 +267,6 @@ def _rehearse(
     """The kinds of definitions that read each other; None where that cannot be found out so. Only those are read again
     that read one of which more is known now."""
     sink, rehearsing = unit.sink, unit.rehearsing
-    mentioned = inline.mentions(groups)
     found: dict[str, Meaning] = {}
     waiting = groups
     for _ in range(len(groups) + 4):

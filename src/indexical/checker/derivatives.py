@@ -46,7 +46,8 @@ def derivative(
 
 def sides_of(block: tree.Block) -> frozenset[str]:
     """The names in a block that a derivative in it is of, or by: a number among them is kept as a definition."""
-    found = (node for node in tree.walk(block) if isinstance(node, tree.Derivative))
+    parts = tree.walk(block) if "@" in block.span.text else ()
+    found = (node for node in parts if isinstance(node, tree.Derivative))
     return frozenset(side.name for node in found for side in (node.of, node.by))
 
 

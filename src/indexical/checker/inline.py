@@ -266,7 +266,7 @@ Mentions: TypeAlias = Mapping[str, set[str]]
 
 def mentions(groups: Mapping[str, list[tree.Let]]) -> Mentions:
     """The definitions among these that each of them mentions."""
-    return {name: _reads(clauses) & groups.keys() for name, clauses in groups.items()}
+    return {name: _reads(clauses) & groups.keys() for name, clauses in groups.items()} if groups else {}
 
 
 def in_order(groups: Mapping[str, list[tree.Let]], mentioned: Mentions) -> list[list[str]]:
@@ -282,7 +282,8 @@ def in_order(groups: Mapping[str, list[tree.Let]], mentioned: Mentions) -> list[
 
 
 def _sizes_asked(clauses: list[tree.Let]) -> set[str]:
-    calls = (node for clause in clauses for node in tree.walk(clause) if isinstance(node, tree.Call))
+    asking = [clause for clause in clauses if "size" in clause.span.text]
+    calls = (node for clause in asking for node in tree.walk(clause) if isinstance(node, tree.Call))
     return {a.name for call in calls if call.function == "size" for a in call.arguments if isinstance(a, tree.Name)}
 
 
@@ -306,26 +307,29 @@ def _reads(clauses: Iterable[tree.Let]) -> set[str]:
 
 
 def _collect(node: tree.Node, bound: frozenset[str], found: set[str]) -> None:
-    match node:
-        case tree.Name(name):
-            if name not in bound:
-                found.add(name)
-        case tree.Index(tree.Name(name), indices):
-            found.add(name)
-            for index in indices:
-                _collect(index, bound, found)
-        case tree.Reduction(binders=binders):
-            inner = bound | {binder.name for binder in binders}
-            for child in tree.children(node):
-                _collect(child, inner, found)
-        case tree.Let(body=body, where=where) | tree.Block(body=body, where=where):
-            # A guard may speak of what a reduction beside it binds.
-            parts = tree.walk(body) if where else ()
-            beside = {b.name for part in parts if isinstance(part, tree.Reduction) for b in part.binders}
-            bound_here = node.names if isinstance(node, tree.Let) else ()
-            for child in tree.children(node):
-                if all(child is not name for name in bound_here):
-                    _collect(child, bound | beside if child in where else bound, found)
-        case _:
-            for child in tree.children(node):
-                _collect(child, bound, found)
+    if isinstance(node, tree.Name):
+        if node.name not in bound:
+            found.add(node.name)
+        return
+    if isinstance(node, tree.Index) and isinstance(node.base, tree.Name):
+        found.add(node.base.name)
+        for index in node.indices:
+            _collect(index, bound, found)
+        return
+    if isinstance(node, tree.Reduction):
+        bound = bound.union([binder.name for binder in node.binders])
+    elif isinstance(node, tree.Let | tree.Block):
+        _collect_statement(node, bound, found)
+        return
+    for child in tree.children(node):
+        _collect(child, bound, found)
+
+
+def _collect_statement(node: tree.Let | tree.Block, bound: frozenset[str], found: set[str]) -> None:
+    # A guard may speak of what a reduction beside it binds.
+    parts = tree.walk(node.body) if node.where else ()
+    beside = {binder.name for part in parts if isinstance(part, tree.Reduction) for binder in part.binders}
+    bound_here = node.names if isinstance(node, tree.Let) else ()
+    for child in tree.children(node):
+        if all(child is not name for name in bound_here):
+            _collect(child, bound | beside if isinstance(child, tree.Clause) else bound, found)

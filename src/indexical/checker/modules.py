@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def home() -> Path:
+def standard_folder() -> Path:
     """The folder of the standard library. Few programs look there, and the others need no paths."""
     from pathlib import Path
 
@@ -77,7 +77,7 @@ def used_function(file: tree.File, use: tree.Use, name: str) -> Function | None:
 def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...]) -> dict[str, Function]:
     path = _locate(file.source, use)
     if path is None or not path.is_file():
-        known = ["std::" + module.stem for module in sorted(home().glob("*.ix"))]
+        known = ["std::" + module.stem for module in sorted(standard_folder().glob("*.ix"))]
         called = "::".join(use.path)
         help, fix = suggest(called, known, use.path_span, sink)
         sink.report("IX207", f"there is no module `{called}`", use.path_span, help=help or _where(use), fix=fix)
@@ -85,7 +85,7 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
     if path in loading:
         sink.report("IX207", f"`{'::'.join(use.path)}` uses itself", use.path_span)
         return {}
-    available = standard(path.stem) if path.parent == home() else _load(path, sink, (*loading, path))
+    available = standard(path.stem) if path.parent == standard_folder() else _load(path, sink, (*loading, path))
     found = {}
     for name in use.names:
         if name.name in available:
@@ -99,14 +99,14 @@ def _used(file: tree.File, use: tree.Use, sink: Sink, loading: tuple[Path, ...])
 
 def _where(use: tree.Use) -> str:
     if use.path[0] == "std":
-        names = ", ".join(f"std::{module.stem}" for module in sorted(home().glob("*.ix")))
+        names = ", ".join(f"std::{module.stem}" for module in sorted(standard_folder().glob("*.ix")))
         return f"the standard library has {names}"
     return "a module is a file `name.ix` beside the program, or one of the standard library, `std::…`"
 
 
 def _locate(source: Source, use: tree.Use) -> Path | None:
     if use.path[0] == "std":
-        return home() / f"{use.path[1]}.ix" if len(use.path) == 2 else None
+        return standard_folder() / f"{use.path[1]}.ix" if len(use.path) == 2 else None
     from pathlib import Path
 
     beside = Path(source.name)
@@ -119,14 +119,14 @@ def _locate(source: Source, use: tree.Use) -> Path | None:
 def standard(name: str) -> Mapping[str, Function]:
     """A module of the standard library. It is ours, and has no mistakes."""
     sink = Sink()
-    path = home() / f"{name}.ix"
+    path = standard_folder() / f"{name}.ix"
     functions = _load(path, sink, (path,))
     assert not len(sink), "\n".join(map(str, sink))
     return functions
 
 
 def _load(path: Path, sink: Sink, loading: tuple[Path, ...]) -> Mapping[str, Function]:
-    standard_path = path.parent == home()
+    standard_path = path.parent == standard_folder()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

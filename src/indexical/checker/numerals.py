@@ -65,6 +65,9 @@ def _side(value: Fraction) -> str | None:
 
 
 def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:
+    numbers = (part for part in walk(expr) if isinstance(part, ir.Const | ir.Array))
+    if not any(isinstance(part, ir.Array) or _is_too_large(part) for part in numbers):
+        return
     waiting = [(expr, becomes_real)]
     while waiting:
         expr, becomes_real = waiting.pop()

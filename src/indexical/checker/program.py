@@ -28,9 +28,10 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
     """The Program that a file means; None where it has an error. `derive` says what a derivative in it is."""
     declared = collect(file, sink)
     functions = functions_of(file, declared, sink)
-    unit, scope, inputs = _read(file, declared, functions, sink, derive)
+    mentioned = inline.mentions(declared.lets)
+    unit, scope, inputs = _read(file, declared, mentioned, functions, sink, derive)
     _check_uncalled(unit, declared, functions)
-    outputs = _outputs(unit, declared)
+    outputs = _outputs(unit, declared, mentioned)
     contracts = claims.contracts(unit, declared.contracts, scope)
     # What is claimed may call functions and take derivatives: their definitions join the program.
     asserts = claims.asserts(unit, declared.asserts, scope)
@@ -52,15 +53,21 @@ def finish(program: ir.Program, sink: Sink) -> ir.Program | None:
 
 
 def _read(
-    file: tree.File, declared: Declarations, functions: dict[str, Function], sink: Sink, derive: Derive | None
+    file: tree.File,
+    declared: Declarations,
+    mentioned: inline.Mentions,
+    functions: dict[str, Function],
+    sink: Sink,
+    derive: Derive | None,
 ) -> tuple[Unit, Scope, tuple[ir.Input, ...]]:
     """Inputs and definitions, read as often as it takes to know which inputs are whole or Boolean."""
     kinds: dict[str, tuple[Kind, Span]] = {}
+    groups = inline.in_order(declared.lets, mentioned)
     for _ in range(_MOST_READINGS):
         unit = Unit(Sink(), file.broken | declared.broken, {*declared.inputs, *declared.lets, *WORDS}, dict(kinds))
         scope, inputs = _inputs(unit, declared, functions)
         unit.inputs, unit.derive = inputs, derive
-        scope = _define_all(unit, scope, declared)
+        scope = _define_all(unit, scope, declared, groups, mentioned)
         if not unit.demands:
             break
         kinds.update(unit.demands)
@@ -191,17 +198,18 @@ def _input_axis(slot: tree.Binder, declared: Declarations, size: ir.Expr) -> ir.
 # ---------------------------------------------------------------- definitions
 
 
-def _define_all(unit: Unit, scope: Scope, declared: Declarations) -> Scope:
+def _define_all(
+    unit: Unit, scope: Scope, declared: Declarations, groups: list[list[str]], mentioned: inline.Mentions
+) -> Scope:
     """Every definition, after all that it reads; the scope in which all are known."""
     names: dict[str, Meaning] = {}
-    mentioned = inline.mentions(declared.lets)
-    for group in inline.in_order(declared.lets, mentioned):
+    for group in groups:
         here = scope.binding(names)
         if group[0] in names:
             continue
         if inline.is_recursive(group, mentioned):
             clauses = {name: declared.lets[name] for name in group}
-            names.update(definitions.define_recursive(unit, here, clauses, local=False))
+            names.update(definitions.define_recursive(unit, here, clauses, mentioned, local=False))
         else:
             names.update(_define(unit, here, group[0], declared.lets[group[0]]))
     for name in unit.sized:
@@ -282,7 +290,7 @@ def _check_uncalled(unit: Unit, declared: Declarations, functions: dict[str, Fun
         inner.lets |= {part.name: [part] for part in apart(let)}
         file = tree.File((), (), unit.broken, fn.span.source)
         found = Sink()
-        reading, _, _ = _read(file, inner, functions, found, unit.derive)
+        reading, _, _ = _read(file, inner, inline.mentions(inner.lets), functions, found, unit.derive)
         unit.called |= reading.called
         for diagnostic in found:
             unit.sink.add(_without_call(diagnostic, fn.name_span))
@@ -296,11 +304,10 @@ def _without_call(diagnostic: Diagnostic, place: Span) -> Diagnostic:
 # -------------------------------------------------------------------- outputs
 
 
-def _outputs(unit: Unit, declared: Declarations) -> tuple[str, ...]:
+def _outputs(unit: Unit, declared: Declarations, mentioned: inline.Mentions) -> tuple[str, ...]:
     """The outputs of the program: those that it names, else the definitions that no other definition reads."""
     if declared.outputs:
         return tuple(dict.fromkeys(name.name for name in declared.outputs if _is_output(unit, declared, name)))
-    mentioned = inline.mentions(declared.lets)
     read = {name for owner, names in mentioned.items() for name in names if name != owner}
     found = tuple(name for name in declared.lets if name in unit.lets and name not in read)
     if not found and declared.lets and not unit.sink.failed:

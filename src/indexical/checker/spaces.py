@@ -135,6 +135,8 @@ TOGETHER = " and "
 
 def _better_order(read: ir.Read, trail: Trail, classes: Classes) -> str | None:
     """The same indices in an order that would fit the spaces, where as written two or more do not."""
+    if len(read.indices) < 2 or not classes.space:
+        return None
     mine = [_space_of_index(index, trail, classes) for index in read.indices]
     theirs = [classes.known((read.tensor, number)) for number, _ in enumerate(read.indices)]
     wrong = sum(1 for a, b in zip(mine, theirs, strict=True) if a and b and a != b)

@@ -175,14 +175,16 @@ def scanned(let: ir.Let, scan: Scan, lets: Mapping[str, ir.Let]) -> Domain:
 
 def _tidy(scan: Scan, tensor: ir.Input | ir.Let | None) -> Scan:
     """A scan with each condition once, and without what it only leads through, wherever it stands."""
-    said = {bound for range in scan.ranges for bound in _bounds(range)}
-    conditions = tuple(condition for condition in dict.fromkeys(scan.conditions) if condition not in said)
+    conditions = tuple(dict.fromkeys(scan.conditions))
+    if conditions:
+        said = {bound for range in scan.ranges for bound in _bounds(range)}
+        conditions = tuple(condition for condition in conditions if condition not in said)
     if not scan.exact and tensor is not None and _is_plain(scan, tensor):
         conditions = _connected(scan, conditions)
-    bounds = {range.coordinate: build.varying((range.lower, range.upper)) for range in scan.ranges}
-    mentioned = build.varying((*scan.indices, *conditions)).union(*bounds.values())
-    ranges = tuple(r for r in scan.ranges if r.coordinate in mentioned or bounds[r.coordinate])
-    return replace(scan, ranges=ranges, conditions=conditions)
+    depends = [range.depends_on for range in scan.ranges]
+    mentioned = build.varying((*scan.indices, *conditions)).union(*depends)
+    ranges = tuple(r for r, own in zip(scan.ranges, depends, strict=True) if own or r.coordinate in mentioned)
+    return Scan(scan.tensor, scan.indices, ranges, conditions, scan.exact)
 
 
 def _is_plain(scan: Scan, tensor: ir.Input | ir.Let) -> bool:
@@ -337,11 +339,13 @@ def _canonical(scan: Scan, clause: ir.Clause, let: ir.Let) -> Scan:
             held.append(build.apply("==", (home, slot), "bool", slot.span))
     values = {c: v for c, v in values.items() if isinstance(v, ir.Coord) and v.coordinate != c}
     renamed = _rename(scan, {axis.coordinate.name for axis in let.axes}, values)
-    return replace(renamed, conditions=(*renamed.conditions, *held))
+    return replace(renamed, conditions=(*renamed.conditions, *held)) if held else renamed
 
 
 def _rename(scan: Scan, taken: set[str], values: Mapping[Coordinate, ir.Expr]) -> Scan:
     """Put values for free coordinates; what is scanned gets names that clash with nothing."""
+    if not values and not scan.ranges:
+        return scan
     values = dict(values)
     used = set(taken) | {c.name for value in values.values() for c in value.type.coordinates}
     ranges = []

@@ -106,10 +106,12 @@ def of_atom(atom: Atom) -> Polynomial:
 def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
     """A whole expression as a polynomial; what cannot be taken apart is an atom of its own."""
     match expr:
-        case Const(value) if isinstance(value, int):
-            return number(int(value))
         case Coord(coordinate):
             return of_atom(coordinate)
+        case Size():
+            return of_atom(expr)
+        case Const(value) if isinstance(value, int):
+            return number(int(value))
         case Read(tensor, ()):
             known = constants(tensor)
             return of_atom(expr) if known is None else polynomial(known, constants)

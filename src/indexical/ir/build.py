@@ -39,10 +39,13 @@ def pi(span: Span) -> Map:
 
 def varying(expressions: Iterable[Expr | None]) -> frozenset[Coordinate]:
     """The coordinates that any of these varies over."""
-    found = [expr.type.coordinates for expr in expressions if expr is not None and expr.type.coordinates]
-    if not found:
-        return NOWHERE
-    return found[0] if len(found) == 1 else frozenset().union(*found)
+    found = NOWHERE
+    for expr in expressions:
+        if expr is not None:
+            own = expr.type.coordinates
+            if not own <= found:
+                found = found | own if found else own
+    return found
 
 
 def typed(kind: Kind, expressions: Iterable[Expr | None]) -> Type:

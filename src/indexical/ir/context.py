@@ -12,7 +12,7 @@ from . import build
 from . import nodes as ir
 from .prove import Assumptions
 from .types import Coordinate
-from .walk import LEAVES, meaning, substitute
+from .walk import LEAVES, children, meaning, substitute
 
 # The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
 Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
@@ -44,23 +44,22 @@ def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
     while waiting:
         expr, trail = waiting.pop()
         yield expr, trail
-        if not isinstance(expr, LEAVES):
+        kind = type(expr)
+        if kind is ir.Read or kind is ir.Array:
+            waiting += [(index, trail) for index in reversed(children(expr))]
+        elif kind not in LEAVES:
             waiting += reversed(inside(expr, trail))
 
 
 def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
     """Return the direct parts of an expression, each with its trail."""
     match expr:
-        case ir.Const() | ir.Coord() | ir.Size():
-            return []
-        case ir.Array(indices=inner) | ir.Read(indices=inner):
-            return [(index, trail) for index in inner]
         case ir.Map("&&", (left, right)):
             return [(left, trail), (right, (*trail, (left, True)))]
         case ir.Map("||", (left, right)):
             return [(left, trail), (right, (*trail, (left, False)))]
-        case ir.Map(_, arguments):
-            return [(argument, trail) for argument in arguments]
+        case ir.Map() | ir.Read() | ir.Array() | ir.Const() | ir.Coord() | ir.Size():
+            return [(part, trail) for part in children(expr)]
         case ir.Select(condition, then, otherwise):
             return [
                 (condition, trail),
@@ -93,7 +92,10 @@ def _inside_normalizer(expr: ir.Normalize, trail: Trail) -> list[tuple[ir.Expr, 
 
 def bound_by(coordinate: Coordinate, trail: Trail) -> ir.Range:
     """The range that binds a coordinate on a trail."""
-    return next(step for step in reversed(trail) if isinstance(step, ir.Range) and step.coordinate == coordinate)
+    for step in reversed(trail):
+        if isinstance(step, ir.Range) and step.coordinate == coordinate:
+            return step
+    raise LookupError(coordinate)
 
 
 def _guarded(body: ir.Expr, guard: ir.Expr | None, trail: Trail) -> list[tuple[ir.Expr, Trail]]:

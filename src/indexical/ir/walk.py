@@ -39,7 +39,7 @@ _INSIDE: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Normalize: lambda expr: (expr.body,) if expr.guard is None else (expr.body, expr.guard),
 }
 # Expressions with nothing inside.
-LEAVES = (Const, Coord, Size)
+LEAVES = frozenset((Const, Coord, Size))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -48,8 +48,9 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while waiting:
         expr = waiting.pop()
         yield expr
-        if not isinstance(expr, LEAVES):
-            waiting += children(expr)
+        kind = type(expr)
+        if kind not in LEAVES:
+            waiting += _INSIDE[kind](expr)
 
 
 def parts_of(let: Let) -> Iterator[Expr]:
@@ -83,8 +84,9 @@ def parts_in(let: Let) -> Iterator[Expr]:
 
 def is_bare(expr: Expr) -> bool:
     """Whether every read is at coordinates alone, and so never out of bounds."""
-    reads = [part for part in walk(expr) if isinstance(part, Read | Array)]
-    return all(isinstance(index, Coord) for read in reads for index in read.indices)
+    return all(
+        isinstance(index, Coord) for part in walk(expr) if isinstance(part, Read | Array) for index in part.indices
+    )
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

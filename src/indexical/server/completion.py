@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from ..checker.modules import home
+from ..checker.modules import standard_folder
 from ..diagnostics import Sink
 from ..records import dataclass
 from ..std.library import entries
@@ -99,7 +99,7 @@ def _innermost(before: list[Token]) -> str:
 
 
 def _modules(last: list[str]) -> Iterator[Proposal]:
-    modules = sorted(path.stem for path in home().glob("*.ix"))
+    modules = sorted(path.stem for path in standard_folder().glob("*.ix"))
     if last[-1] == "use":
         yield Proposal("std", "module", "the standard library", "std::")
     elif last[-2:] == ["std", "::"]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlparse
 
 from lsprotocol import types as lsp
 
-from ..checker.modules import home
+from ..checker.modules import standard_folder
 from ..codes import page_of
 from ..diagnostics import Diagnostic
 from ..source import Source, Span
@@ -90,7 +90,7 @@ def uri_of(span: Span, uri: str, document: Document) -> str:
     if document.has(span):
         return uri
     path = Path(span.source.name)
-    return (home() / path.name if span.source.name.startswith("std/") else path.resolve()).as_uri()
+    return (standard_folder() / path.name if span.source.name.startswith("std/") else path.resolve()).as_uri()
 
 
 def diagnostic(uri: str, finding: Diagnostic, document: Document, places: Places) -> lsp.Diagnostic:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from ..checker.modules import home, standard
+from ..checker.modules import standard, standard_folder
 from ..records import dataclass
 from ..syntax import tree
 from .arguments import Argument, declare, program, refuse, scalar, shaped, spread
@@ -58,7 +58,7 @@ def _joined(text: str) -> str:
 def entries() -> Mapping[str, Entry]:
     """Every function of the library by its name, modules in the order of the alphabet."""
     found: dict[str, Entry] = {}
-    for path in sorted(home().glob("*.ix")):
+    for path in sorted(standard_folder().glob("*.ix")):
         for name, function in standard(path.stem).items():
             if function.tree.span.source.name == f"std/{path.name}":
                 found[name] = Entry(path.stem, function.tree)

@@ -415,20 +415,24 @@ class File:
 # ------------------------------------------------------------------ traversal
 
 
+# How fields are declared that hold no nodes.
+_WORDS = frozenset(("str", "str | None", "bool", "tuple[str, ...]"))
+
+
 @cache
 def _parts(kind: type) -> tuple[str, ...]:
-    return names_of(kind, compared=True)
+    """The fields of a kind of node that hold nodes."""
+    return tuple(name for name in names_of(kind, compared=True) if kind.__annotations__[name] not in _WORDS)
 
 
 def children(node: Node) -> list[Node]:
     """The nodes directly inside a node, in the order of the text."""
-    kind: type = type(node)
     found: list[Node] = []
-    for part in _parts(kind):
+    for part in _parts(type(node)):
         value = getattr(node, part)
-        if isinstance(value, tuple):
-            found += [item for item in value if not isinstance(item, str)]
-        elif value is not None and not isinstance(value, str | bool):
+        if type(value) is tuple:
+            found += value
+        elif value is not None:
             found.append(value)
     return found
 
@@ -439,7 +443,7 @@ def walk(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += reversed(children(node))
+        waiting += children(node)[::-1]
 
 
 def height(node: Node) -> int:

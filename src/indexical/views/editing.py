@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checker.absence import SCANNING
-from ..checker.modules import home
+from ..checker.modules import standard_folder
 from ..diagnostics import Sink
 from ..ir import nodes as ir
 from ..ir.functions import FUNCTIONS
@@ -22,7 +22,8 @@ from ..syntax.tokens import INSTEAD, tokenize
 @cache
 def words_script() -> str:
     """The words of the language as a script has them, and the modules of the standard library."""
-    texts = {f"std::{path.stem}": bare_text(path.read_text(encoding="utf-8")) for path in sorted(home().glob("*.ix"))}
+    paths = sorted(standard_folder().glob("*.ix"))
+    texts = {f"std::{path.stem}": bare_text(path.read_text(encoding="utf-8")) for path in paths}
     return f"const WORDS = {_json(_words())};\nconst STANDARD = {_json(texts)};\n"
 
 
