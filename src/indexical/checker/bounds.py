@@ -10,7 +10,7 @@ from ..diagnostics import Label, Sink
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, polynomial
-from ..ir.context import Trail, visit, visit_clause
+from ..ir.context import Trail, places_of, visit
 from ..ir.domain import Domain
 from ..ir.prove import always_possible
 from ..ir.types import Coordinate
@@ -27,7 +27,7 @@ def check(program: ir.Program, sink: Sink) -> None:
     told = {finding.labels[0].span for finding in sink if finding.code == "IX306"}
     for let in program.lets:
         found = Sink()
-        places = [place for clause in let.clauses for place in visit_clause(clause) if place[0].span not in told]
+        places = [place for clause in let.clauses for place in places_of(clause) if place[0].span not in told]
         _check_places(places, tensors, lets, found, _origins(let))
         report_all(found, let, program, sink)
     claims = [place for claim in program.asserts for place in visit(claim.condition, ())]

@@ -48,10 +48,11 @@ def draft(unit: Unit, scope: Scope, let: tree.Let) -> lifting.Draft | None:
     frame.live.clear()
     frame.live.update(before)
     frame.live.update({part.coordinate.name: part for part in reductions.outer_parts(scope)})
-    if body is None or not guarded or not good or None in ranges or None in found:
+    known = tuple([range for range in ranges if range is not None])
+    places_known = tuple([slot for slot in found if slot is not None])
+    if body is None or not guarded or not good or len(known) < len(ranges) or len(places_known) < len(found):
         return None
-    known = tuple(range for range in ranges if range is not None)
-    return lifting.Draft(tuple(slot for slot in found if slot is not None), own, known, body, guard, let.span)
+    return lifting.Draft(places_known, own, known, body, guard, let.span)
 
 
 def _parts(unit: Unit, scope: Scope, meaning: Meaning | None) -> list[Binding]:

@@ -44,9 +44,26 @@ def expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
 
 
 def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
+    # The commonest first.
     match node:
+        case tree.Name():
+            return _name(unit, scope, node)
+        case tree.Index(base, indices, span):
+            tensor = reads.tensor_of(unit, scope, base)
+            return reads.read(unit, scope, tensor, indices, base.span, span)
+        case tree.Unary() | tree.Binary() | tree.Comparison() | tree.Cast() | tree.If():
+            return _operation(unit, scope, node)
         case tree.Number(text, span):
             return kinds.literal(text, span)
+        case tree.Call():
+            return _call(unit, scope, node)
+        case tree.Paren(inner):
+            return expression(unit, scope, inner)
+        case tree.Reduction():
+            take = reductions.normaliser if node.operator in NORMALISERS else reductions.reduction
+            return take(unit, scope, node)
+        case tree.Block():
+            return definitions.block_value(unit, scope, node)
         case tree.Bool(value, span):
             return build.truth(value, span)
         case tree.Printed(tree.Number(text), span):
@@ -66,22 +83,6 @@ def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
         case tree.Derivative(_, _, span):
             found = derivatives.derivative(unit, scope, node)
             return None if found is None else _whole(unit, scope, found, f"`{span.text}`", f"({span.text})", span)
-        case tree.Name():
-            return _name(unit, scope, node)
-        case tree.Index(base, indices, span):
-            tensor = reads.tensor_of(unit, scope, base)
-            return reads.read(unit, scope, tensor, indices, base.span, span)
-        case tree.Call():
-            return _call(unit, scope, node)
-        case tree.Unary() | tree.Binary() | tree.Comparison() | tree.Cast() | tree.If():
-            return _operation(unit, scope, node)
-        case tree.Block():
-            return definitions.block_value(unit, scope, node)
-        case tree.Paren(inner):
-            return expression(unit, scope, inner)
-        case tree.Reduction():
-            take = reductions.normaliser if node.operator in NORMALISERS else reductions.reduction
-            return take(unit, scope, node)
         case _:
             assert_never(node)
 
@@ -89,7 +90,7 @@ def _expression(unit: Unit, scope: Scope, node: tree.Expr) -> ir.Expr | None:
 def expressions(unit: Unit, scope: Scope, nodes: Iterable[tree.Expr]) -> tuple[ir.Expr, ...] | None:
     """All of these, so that every mistake among them is found; None where there is one."""
     found = [expression(unit, scope, node) for node in nodes]
-    whole = tuple(expr for expr in found if expr is not None)
+    whole = tuple([expr for expr in found if expr is not None])
     return whole if len(whole) == len(found) else None
 
 

@@ -82,8 +82,7 @@ def lift(
 
 def _counted_from_0(unit: Unit, frame: Frame, drafts: list[Draft]) -> tuple[list[Draft], list[ir.Expr | None]]:
     count = len(drafts[0].slots)
-    zero = build.whole(0, drafts[0].span)
-    if all(any(found.first(number) == zero for found in drafts) for number in range(count)):
+    if all(any(build.is_number(found.first(number), 0) for found in drafts) for number in range(count)):
         return drafts, [None] * count
     from .origins import counted_from_0  # Few programs have one.
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF
-from ..ir.walk import children, parts_of, walk
+from ..ir.walk import children, parts_in, parts_of, walk
 from ..ir.whole import LARGEST
 from .reporting import report_all
 
@@ -17,6 +17,8 @@ from .reporting import report_all
 def check(program: ir.Program, sink: Sink) -> None:
     """Report every number that is used as a whole one and has more than 64 bits."""
     for let in program.lets:
+        if not any(isinstance(part, ir.Const | ir.Array) and _may_be_too_large(part) for part in parts_in(let)):
+            continue
         found = Sink()
         bodies = {id(clause.body) for clause in let.clauses}
         for part in parts_of(let):
@@ -65,9 +67,6 @@ def _side(value: Fraction) -> str | None:
 
 
 def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:
-    numbers = (part for part in walk(expr) if isinstance(part, ir.Const | ir.Array))
-    if not any(isinstance(part, ir.Array) or _is_too_large(part) for part in numbers):
-        return
     waiting = [(expr, becomes_real)]
     while waiting:
         expr, becomes_real = waiting.pop()
@@ -76,6 +75,10 @@ def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:
         if isinstance(expr, ir.Array):
             yield from filter(_is_too_large, expr.cells)
         waiting += [(child, _is_made_real(child, expr, becomes_real)) for child in children(expr)]
+
+
+def _may_be_too_large(part: ir.Const | ir.Array) -> bool:
+    return isinstance(part, ir.Array) or _is_too_large(part)
 
 
 def _is_too_large(number: ir.Const) -> bool:

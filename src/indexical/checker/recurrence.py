@@ -11,7 +11,7 @@ from ..ir import nodes as ir
 from ..ir import whole
 from ..ir.affine import expression, polynomial, replaced
 from ..ir.boxes import Box, Fault, cover
-from ..ir.context import Trail, assume, constants_of, visit_clause
+from ..ir.context import Trail, assume, constants_of, places_of, visit_clause
 from ..ir.graph import components
 from ..ir.prove import Assumptions
 from ..ir.walk import parts_of, reads_of, walk
@@ -114,7 +114,7 @@ def _reads_before_it_begins(edge: Edge, lets: Mapping[str, ir.Let], sink: Sink) 
 
 def _edges(let: ir.Let) -> Iterator[Edge]:
     for clause in let.clauses:
-        for expr, trail in visit_clause(clause):
+        for expr, trail in places_of(clause):
             if isinstance(expr, ir.Read):
                 yield Edge(let.name, clause, expr.tensor, expr, trail)
 

@@ -116,8 +116,8 @@ def whole_range(coordinate: Coordinate, axis: ir.Axis, span: Span) -> ir.Range:
 
 def _is_news(extent: ir.Expr | None, binding: Binding, frame: Frame) -> bool:
     """Whether an axis says how many points a coordinate has: not where it takes its size from the coordinate."""
-    if extent is None:
-        return False
+    if extent is None or not frame.placeholders:
+        return extent is not None
     own = {coordinate for coordinate, asked in frame.placeholders.items() if asked is binding}
     return not own or not any(isinstance(part, ir.Size) and part.coordinate in own for part in walk(extent))
 
@@ -125,7 +125,6 @@ def _is_news(extent: ir.Expr | None, binding: Binding, frame: Frame) -> bool:
 def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:
     first = known[0]
     assert first.extent is not None
-    size = polynomial(first.extent, unit.constant)
     for other in known[1:]:
         assert other.extent is not None
         if not _begins_alike(unit, first.origin, other.origin):
@@ -138,9 +137,9 @@ def _agree(unit: Unit, binding: Binding, known: list[Evidence]) -> None:
                 help=f"say which points are meant, as in `{binding.name} in 1..size({binding.name})`",
             )
             return
-        if other.extent is first.extent:
+        if other.extent == first.extent:
             continue
-        other_size = polynomial(other.extent, unit.constant)
+        size, other_size = polynomial(first.extent, unit.constant), polynomial(other.extent, unit.constant)
         difference = (other_size - size).constant
         if difference is None or difference == 0:
             continue

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import permutations
 from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
-from ..ir.context import Trail, bound_by, visit, visit_clause
+from ..ir.context import Trail, bound_by, places_of, visit
 from ..ir.types import Coordinate
+from ..records import dataclass
 from ..source import Span
 from .reporting import report_all
 
@@ -96,8 +97,9 @@ def _classes(program: ir.Program, joined: Joined, sink: Sink) -> Classes:
                 _declare(range, classes)
             for number, slot in enumerate(clause.slots):
                 if isinstance(slot, ir.Coord):
-                    _tie(slot.coordinate, clause.ranges, (let.name, number), slot.span, let.name, classes, found)
-            _check_reads(visit_clause(clause), classes, found)
+                    tie = Tie(slot.coordinate, _binder(slot.coordinate, clause.ranges), number, slot.span)
+                    _join(tie, let.name, classes, found)
+            _check_reads(places_of(clause), classes, found)
         report_all(found, let, program, sink)
     for expect in program.expects:
         for range in expect.ranges:
@@ -107,25 +109,39 @@ def _classes(program: ir.Program, joined: Joined, sink: Sink) -> Classes:
     return classes
 
 
-def _check_reads(places: Iterator[tuple[ir.Expr, Trail]], classes: Classes, sink: Sink) -> None:
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """A coordinate, bound by a range that goes by its identity, indexes the axis of this number."""
+
+    coordinate: Coordinate
+    binder: int
+    number: int
+    span: Span
+
+
+def _check_reads(places: Iterable[tuple[ir.Expr, Trail]], classes: Classes, sink: Sink) -> None:
     for expr, trail in places:
         if isinstance(expr, ir.Reduce):
             for range in expr.ranges:
                 _declare(range, classes)
-        if isinstance(expr, ir.Read):
-            order = _better_order(expr, trail, classes)
-            found = Sink()
-            for number, index in enumerate(expr.indices):
-                coordinate = tied(index)
-                if coordinate is not None and not _goes_through(coordinate, trail, (expr.tensor, number), classes):
-                    _tie(coordinate, trail, (expr.tensor, number), index.span, expr.tensor, classes, found, order)
-            for diagnostic in list(found)[: 1 if order else None]:
+        elif isinstance(expr, ir.Read):
+            ties = [
+                Tie(coordinate, _binder(coordinate, trail), number, index.span)
+                for number, index in enumerate(expr.indices)
+                if (coordinate := tied(index)) is not None
+            ]
+            order = _better_order(expr, ties, classes) if len(ties) > 1 and classes.space else None
+            found = sink if order is None else Sink()
+            for tie in ties:
+                if not (classes.joined and _goes_through(tie, (expr.tensor, tie.number), classes)):
+                    _join(tie, expr.tensor, classes, found, order)
+            for diagnostic in list(found)[:1] if order else ():
                 sink.add(diagnostic)
 
 
-def _goes_through(coordinate: Coordinate, trail: Trail, axis: Place, classes: Classes) -> bool:
+def _goes_through(tie: Tie, axis: Place, classes: Classes) -> bool:
     """Whether a coordinate runs through several spaces, of which that of this axis is one."""
-    together = classes.joined.get(_binder(coordinate, trail)) if classes.joined else None
+    together = classes.joined.get(tie.binder)
     return together is not None and classes.known(axis) in together.split(TOGETHER)
 
 
@@ -133,24 +149,19 @@ def _goes_through(coordinate: Coordinate, trail: Trail, axis: Place, classes: Cl
 TOGETHER = " and "
 
 
-def _better_order(read: ir.Read, trail: Trail, classes: Classes) -> str | None:
+def _better_order(read: ir.Read, ties: list[Tie], classes: Classes) -> str | None:
     """The same indices in an order that would fit the spaces, where as written two or more do not."""
-    if len(read.indices) < 2 or not classes.space:
+    known = [(classes.known(tie.binder), classes.known((read.tensor, tie.number))) for tie in ties]
+    wrong = sum(1 for mine, there in known if mine and there and mine != there)
+    count = len(read.indices)
+    if wrong < 2 or count > 6:
         return None
-    mine = [_space_of_index(index, trail, classes) for index in read.indices]
-    theirs = [classes.known((read.tensor, number)) for number, _ in enumerate(read.indices)]
-    wrong = sum(1 for a, b in zip(mine, theirs, strict=True) if a and b and a != b)
-    if wrong < 2 or len(mine) > 6:
-        return None
-    for order in permutations(range(len(mine))):
-        if all(not mine[k] or not there or mine[k] == there for k, there in zip(order, theirs, strict=True)):
+    spaces = {tie.number: mine for tie, (mine, _) in zip(ties, known, strict=True)}
+    theirs = [classes.known((read.tensor, number)) for number in range(count)]
+    for order in permutations(range(count)):
+        if all(not spaces.get(k) or not there or spaces[k] == there for k, there in zip(order, theirs, strict=True)):
             return f"{read.tensor}[{', '.join(read.indices[k].span.text for k in order)}]"
     return None
-
-
-def _space_of_index(index: ir.Expr, trail: Trail, classes: Classes) -> str | None:
-    coordinate = tied(index)
-    return None if coordinate is None else classes.known(_binder(coordinate, trail))
 
 
 def _binder(coordinate: Coordinate, trail: Trail) -> int:
@@ -186,27 +197,18 @@ _HELP = "give each axis a coordinate of its own space"
 _JOIN = f"{_HELP}, or join the two by cases: `if p < size(m) {{ M[p] }} else {{ … }}`"
 
 
-def _tie(
-    coordinate: Coordinate,
-    trail: Trail,
-    axis: Place,
-    span: Span,
-    tensor: str,
-    classes: Classes,
-    sink: Sink,
-    better: str | None = None,
-) -> None:
-    """A coordinate, as it is bound on this trail, indexes an axis."""
-    clash = classes.join(_binder(coordinate, trail), axis)
+def _join(tie: Tie, tensor: str, classes: Classes, sink: Sink, better: str | None = None) -> None:
+    """A coordinate is of the space of the axis that it indexes."""
+    clash = classes.join(tie.binder, (tensor, tie.number))
     if clash is None:
         return
     (mine, my_place, my_words), (other, other_place, other_words) = clash
-    shown = coordinate.name.rstrip("'")
+    shown = tie.coordinate.name.rstrip("'")
     sink.report(
         "IX303",
         f"`{shown}` is of the space `{mine}`, and this axis of `{tensor}` is of the space `{other}`",
-        Label(span, f"`{mine}` on an axis of `{other}`"),
+        Label(tie.span, f"`{mine}` on an axis of `{other}`"),
         Label(other_place, f"{other_words} is of `{other}`"),
         Label(my_place, f"{my_words} is of `{mine}`"),
-        help=f"did you mean `{better}`?" if better else _JOIN if coordinate.space is None else _HELP,
+        help=f"did you mean `{better}`?" if better else _JOIN if tie.coordinate.space is None else _HELP,
     )

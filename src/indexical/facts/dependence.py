@@ -176,9 +176,9 @@ def scanned(let: ir.Let, scan: Scan, lets: Mapping[str, ir.Let]) -> Domain:
 def _tidy(scan: Scan, tensor: ir.Input | ir.Let | None) -> Scan:
     """A scan with each condition once, and without what it only leads through, wherever it stands."""
     conditions = tuple(dict.fromkeys(scan.conditions))
-    if conditions:
-        said = {bound for range in scan.ranges for bound in _bounds(range)}
-        conditions = tuple(condition for condition in conditions if condition not in said)
+    if conditions and scan.ranges:
+        known = {range.coordinate: range for range in scan.ranges}
+        conditions = tuple(condition for condition in conditions if not _is_bound(condition, known))
     if not scan.exact and tensor is not None and _is_plain(scan, tensor):
         conditions = _connected(scan, conditions)
     depends = [range.depends_on for range in scan.ranges]
@@ -318,6 +318,16 @@ def _within_box(scan: Scan, clause: ir.Clause) -> Scan:
     """A clause among several only has its own points."""
     held = (bound for range in clause.ranges for bound in _bounds(range))
     return replace(scan, conditions=(*scan.conditions, *held))
+
+
+def _is_bound(condition: ir.Expr, ranges: Mapping[Coordinate, ir.Range]) -> bool:
+    """Whether a condition is one of those that a range stands for."""
+    match condition:
+        case ir.Map("<=", (lower, ir.Coord(coordinate))) if coordinate in ranges:
+            return lower == ranges[coordinate].lower
+        case ir.Map("<", (ir.Coord(coordinate), upper)) if coordinate in ranges:
+            return upper == ranges[coordinate].upper
+    return False
 
 
 def _bounds(range: ir.Range) -> tuple[ir.Expr, ir.Expr]:

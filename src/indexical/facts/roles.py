@@ -392,19 +392,30 @@ def _names(view: View, gather: Use, found: list[Comparison], coordinates: frozen
     slots = gather.site.survives
     names = {view.shown(c) for c in coordinates if not gather.site.let.hidden or c not in slots}
     names |= _outside(view, gather, coordinates)
-    factors = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
-    reads = [part for f in (*factors, *gather.values) for part in walk(f.expr) if isinstance(part, ir.Read)]
-    for read in (*reads, *_leaves(view, gather, found)):
-        tensor = view.program.tensors[read.tensor]
-        if isinstance(tensor, ir.Let) and tensor.hidden:
-            continue
-        for axis, index in zip(tensor.axes, read.indices, strict=True):
-            place = _digit(index) if coordinates == {gather.coordinate} else index
-            if isinstance(place, ir.Coord) and place.coordinate in coordinates:
-                names.add(axis.coordinate.name)
+    of_key = coordinates == {gather.coordinate}
+    for name, index in _places(view, gather, found) if coordinates else ():
+        place = _digit(index) if of_key else index
+        if isinstance(place, ir.Coord) and place.coordinate in coordinates:
+            names.add(name)
     if gather.weights.normalizer is not None and gather.coordinate in coordinates:
         names |= _written(view, gather.weights.normalizer)
     return frozenset(names)
+
+
+def _places(view: View, gather: Use, found: list[Comparison]) -> list[tuple[str, ir.Expr]]:
+    """The axes of the program's own definitions and inputs that both sides of the comparison, the values and what these
+    are made of read: each by the name of its coordinate, with the index that stands there."""
+    if (id(gather), len(found)) not in view.places:
+        factors = [f for comparison in found for f in (*comparison.query_side, *comparison.key_side)]
+        reads = [part for f in (*factors, *gather.values) for part in walk(f.expr) if isinstance(part, ir.Read)]
+        pairs = [(view.program.tensors[read.tensor], read) for read in (*reads, *_leaves(view, gather, found))]
+        view.places[id(gather), len(found)] = [
+            (axis.coordinate.name, index)
+            for tensor, read in pairs
+            if not (isinstance(tensor, ir.Let) and tensor.hidden)
+            for axis, index in zip(tensor.axes, read.indices, strict=True)
+        ]
+    return view.places[id(gather), len(found)]
 
 
 def _digit(index: ir.Expr) -> ir.Expr:

@@ -95,6 +95,11 @@ class View:
         return {}
 
     @cached_property
+    def places(self) -> dict[tuple[int, int], list[tuple[str, ir.Expr]]]:
+        """The places that gathers and their comparisons read, likewise, each with the name of its axis."""
+        return {}
+
+    @cached_property
     def turns(self) -> bool:
         """Whether anything in the program is a cosine: without one, nothing turns."""
         bodies = [clause.body for let in self.program.lets for clause in let.clauses]

@@ -51,13 +51,20 @@ class Polynomial(Hashed):
         return {atom for monomial in self.terms for atom, _ in monomial}
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
-        return self.plus(other if isinstance(other, Polynomial) else number(other), 1)
+        return self.plus(other, 1) if isinstance(other, Polynomial) else self._moved(other)
 
     def __sub__(self, other: Polynomial | int) -> Polynomial:
-        return self.plus(other if isinstance(other, Polynomial) else number(other), -1)
+        return self.plus(other, -1) if isinstance(other, Polynomial) else self._moved(-other)
 
     def __neg__(self) -> Polynomial:
         return Polynomial({monomial: -factor for monomial, factor in self.terms.items()})
+
+    def _moved(self, by: int) -> Polynomial:
+        terms = dict(self.terms)
+        terms[ONE] = terms.get(ONE, 0) + by
+        if not terms[ONE]:
+            del terms[ONE]
+        return Polynomial(terms)
 
     def plus(self, other: Polynomial, times: int) -> Polynomial:
         terms = dict(self.terms)

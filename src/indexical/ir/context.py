@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
 from typing import TypeAlias
 
 from ..records import dataclass
@@ -14,8 +13,7 @@ from .prove import Assumptions
 from .types import Coordinate
 from .walk import LEAVES, children, meaning, substitute
 
-# The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
-Trail: TypeAlias = tuple["ir.Range | tuple[ir.Expr, bool]", ...]
+Trail: TypeAlias = ir.Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,15 @@ def visit_clause(clause: ir.Clause) -> Iterator[tuple[ir.Expr, Trail]]:
         yield from visit(clause.guard, trail)
         trail = (*trail, (clause.guard, True))
     yield from visit(clause.body, trail)
+
+
+def places_of(clause: ir.Clause) -> tuple[ir.Place, ...]:
+    """What a clause reads and reduces, each with its trail: visited when it is first asked for."""
+    if clause.places is None:
+        found = tuple(place for place in visit_clause(clause) if isinstance(place[0], ir.Read | ir.Array | ir.Reduce))
+        object.__setattr__(clause, "places", found)
+        return found
+    return clause.places
 
 
 def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
@@ -132,8 +139,9 @@ def agreeing(program: ir.Program, pairs: tuple[tuple[ir.Expr, ir.Expr], ...]) ->
 
 def _agreed(program: ir.Program) -> Iterator[tuple[ir.Expr, ir.Expr]]:
     clauses = [clause for let in program.lets for clause in let.clauses]
-    places = [visit_clause(clause) for clause in clauses] + [visit(claim.condition, ()) for claim in program.asserts]
-    for one in measuring(chain.from_iterable(places), program.tensors):
+    places = [place for clause in clauses for place in places_of(clause)]
+    claims = [place for claim in program.asserts for place in visit(claim.condition, ())]
+    for one in measuring((*places, *claims), program.tensors):
         yield one.range.upper, one.extent
 
 

@@ -164,6 +164,10 @@ class Normalize(Hashed):
 
 Expr: TypeAlias = Const | Array | Coord | Size | Read | Map | Select | Reduce | Normalize
 
+# The facts at a place, outermost first: a coordinate in its range, a condition and whether it holds.
+Trail: TypeAlias = "tuple[Range | tuple[Expr, bool], ...]"
+Place: TypeAlias = tuple[Expr, Trail]
+
 # ----------------------------------------------------------------- statements
 
 
@@ -207,6 +211,8 @@ class Clause:
     body: Expr
     guard: Expr | None
     span: Span = _span()
+    # Found once, by `context.places_of`.
+    places: tuple[Place, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -419,17 +419,17 @@ def always_possible(known: Iterable[Polynomial]) -> bool:
     Only plain sums and differences of coordinates and sizes are decided; for all else False.
     """
     facts = list(known)
+    sizes: set[Atom] = set()
     for fact in facts:
         for monomial, factor in fact.terms.items():
-            if monomial and (len(monomial) > 1 or any(power > 1 for _, power in monomial)):
-                return False
-            if any(isinstance(atom, Coordinate) and abs(factor) > 1 for atom, _ in monomial):
-                return False
-    atoms = {atom for fact in facts for atom in fact.atoms}
-    sizes = frozenset(atom for atom in atoms if isinstance(atom, Size))
-    if any(not isinstance(atom, Coordinate | Size) for atom in atoms):
-        return False
-    left = eliminate([dict(fact.terms) for fact in facts], keep=sizes)
+            for atom, power in monomial:
+                if power > 1 or len(monomial) > 1:
+                    return False
+                if isinstance(atom, Size):
+                    sizes.add(atom)
+                elif not isinstance(atom, Coordinate) or abs(factor) > 1:
+                    return False
+    left = eliminate([dict(fact.terms) for fact in facts], keep=frozenset(sizes))
     if left is None:
         return False
     generous = Assumptions(tuple(of_atom(size) - 1 for size in sizes))

@@ -58,21 +58,27 @@ class Cursor:
         return token
 
     def accept(self, text: str) -> Token | None:
-        return self.advance() if self.next_is(text) else None
+        token = self.tokens[self.at]
+        if token[1] != text or token[0] not in _FIXED:
+            return None
+        self.at += 1
+        return token
 
     def expect(self, text: str, purpose: str) -> Token:
-        if self.next_is(text):
-            return self.advance()
+        token = self.accept(text)
+        if token is not None:
+            return token
         self.fail(f"expected `{text}` {purpose}")
 
     def name(self, purpose: str) -> tree.Name:
-        if self.token.kind != "name":
+        token = self.tokens[self.at]
+        if token.kind != "name":
             self.fail(f"expected {purpose}")
-        token = self.advance()
+        self.at += 1
         return tree.Name(token.text, self.span(token))
 
     def span(self, token: Token) -> Span:
-        return Span(self.source, token.start, token.end)
+        return Span(self.source, token[2], token[3])
 
     def since(self, start: int) -> Span:
         """From an offset to the end of what was read last."""

@@ -39,11 +39,11 @@ class ExpressionParser(LiteralParser):
     def expression(self, minimum: int = OR) -> tree.Expr:
         """The longest expression whose operators hold at least as tightly as `minimum`."""
         self.deepen()
-        start = self.token.start
+        start = self.tokens[self.at].start
         left = self.prefix()
-        while True:
-            power = POWERS.get(self.token.text, 0) if self.token.kind in ("symbol", "keyword") else 0
-            if power < minimum or power == 0 or self.ends_here():
+        # What is written as an operator is one: no name and no text is.
+        while (power := POWERS.get(self.tokens[self.at].text, 0)) >= minimum:
+            if self.ends_here():
                 break
             left = self.infix(left, power, start)
         self.depth -= 1
@@ -109,11 +109,11 @@ class ExpressionParser(LiteralParser):
         return self.advance().text
 
     def prefix(self) -> tree.Expr:
-        token = self.token
-        if token.kind == "number":
-            return tree.Number(self.advance().text, self.span(token))
+        token = self.tokens[self.at]
         if token.kind == "name":
             return self.postfix(self.named(), token.start)
+        if token.kind == "number":
+            return tree.Number(self.advance().text, self.span(token))
         match token.text if token.kind in ("symbol", "keyword") else None:
             case "-" | "!":
                 self.advance()

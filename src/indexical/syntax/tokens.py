@@ -37,13 +37,14 @@ class Comment(NamedTuple):
 
 _PATTERN = re.compile(
     r"""
-    (?P<space>\s+)
+    \s*(?:
+    (?P<name>[^\W\d]\w*)
   | (?P<comment>//[^\n]*)
   | (?P<number>[0-9]+\.(?![.\w])(?=\s*(?:[],;)[±.\d]|-(?:[.\d]|inf)))  # `1.`, as libraries print it in a list
     | (?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
-  | (?P<name>[^\W\d]\w*)
   | (?P<text>"(?:[^"\\\n]|\\[^\n])*"|,\s*(?:dtype|device|grad_fn|requires_grad)=(?:'[^'\n]*'|<[^>\n]*>|[\w.]+))
   | (?P<symbol>\.\.\.(?!\d)|\.\.=|\.\.|::|->|\*\*|<=|>=|==|!=|&&|\|\||[()\[\]{},;:=+\-*/%<>!~@±])
+  | (?P<end>\Z))
     """,
     re.VERBOSE,
 )
@@ -84,30 +85,38 @@ def tokenize(source: Source, sink: Sink) -> tuple[list[Token], list[Comment]]:
     text = source.text
     tokens: list[Token] = []
     comments: list[Comment] = []
-    at = 0
-    while at < len(text):
-        found = _PATTERN.match(text, at)
+    end = 0
+    while end < len(text):
+        found = _PATTERN.match(text, end)
         if found is None:
-            at = _pass_over(source, at, sink)
+            end = _pass_over(source, _after_space(text, end), sink)
             continue
-        kind, word = found.lastgroup, found.group()
-        end = found.end()
-        if kind == "number":
+        kind = found.lastgroup
+        at, end = found.span(kind or 0)
+        word = text[at:end]
+        if kind == "symbol":
+            tokens.append(Token("symbol", word, at, end))
+        elif kind == "name":
+            if not word.isascii():
+                _check_name(source, word, at, sink)
+            tokens.append(Token("keyword" if word in KEYWORDS else "name", word, at, end))
+        elif kind == "number":
             word, end = _check_number(source, at, end, sink)
             tokens.append(Token("number", word, at, end))
-        elif kind == "name":
-            _check_name(source, word, at, sink)
-            tokens.append(Token("keyword" if word in KEYWORDS else "name", word, at, end))
         elif kind == "text":
             _check_escapes(source, word, at, sink)
             tokens.append(Token("text", word, at, end))
-        elif kind == "symbol":
-            tokens.append(Token("symbol", word, at, end))
         elif kind == "comment":
             comments.append(Comment(word.rstrip(), at, at + len(word.rstrip())))
-        at = end
     tokens.append(Token("end", "", len(text), len(text)))
     return tokens, comments
+
+
+def _after_space(text: str, at: int) -> int:
+    """The offset of the first character from here on that is no space."""
+    while text[at].isspace():
+        at += 1
+    return at
 
 
 def _pass_over(source: Source, at: int, sink: Sink) -> int:
@@ -122,7 +131,9 @@ def _pass_over(source: Source, at: int, sink: Sink) -> int:
     end = at + 1
     if text[at] == "'" and (closing := re.compile(r"'[^'\n]*'").match(text, at)):
         end = closing.end()
-    while end < len(text) and text[end] not in INSTEAD and _PATTERN.match(text, end) is None and text[end] != '"':
+    while end < len(text) and not (text[end] in INSTEAD or text[end] == '"' or text[end].isspace()):
+        if _PATTERN.match(text, end) is not None:
+            break
         end += 1
     shown = text[at:end] if text[at:end].isprintable() else f"U+{ord(text[at]):04X}"
     shown = shown if len(shown) <= 20 else shown[:20] + "…"
@@ -163,7 +174,7 @@ def _check_escapes(source: Source, word: str, at: int, sink: Sink) -> None:
 
 
 def _check_name(source: Source, word: str, at: int, sink: Sink) -> None:
-    if not word.isascii() and (not word.isidentifier() or unicodedata.normalize("NFKC", word) != word):
+    if not word.isidentifier() or unicodedata.normalize("NFKC", word) != word:
         sink.report(
             "IX103",
             f"`{_shorten(word)}` cannot be a name",
