@@ -125,11 +125,18 @@ def carried(value: ir.Expr, key: Coordinate) -> frozenset[Coordinate]:
     return found & value.type.coordinates
 
 
+def _are_same(one: Form, other: Form) -> bool:
+    """Whether two forms are equal, and guards have removed the same points of both."""
+    if one.key != other.key:
+        return False
+    return all(here.absent == there.absent for (_, here), (_, there) in zip(one.terms, other.terms, strict=True))
+
+
 def inlined(
     algebra: Algebra, above: Form, below: Form, key: Coordinate, brought: frozenset[Coordinate]
 ) -> tuple[Form, Form]:
-    """Both exponents, with every definition inlined that varies with the query and the key; as they are where that
-    grows too large."""
+    """Both exponents, with every definition inlined that varies with the query and the key, once where they are equal;
+    as they are where that grows too large."""
     work = algebra.work
     asks = (above.coordinates | below.coordinates) - {key}
     asks = asks - brought or asks
@@ -139,7 +146,8 @@ def inlined(
         return key in coordinates and (not asks or not coordinates.isdisjoint(asks))
 
     try:
-        return present(algebra.opened(above, opens)), present(algebra.opened(below, opens))
+        found = present(algebra.opened(below, opens))
+        return found if _are_same(above, below) else present(algebra.opened(above, opens)), found
     except TooLarge:
         algebra.work, algebra.depth = work, 0
         return above, below

@@ -52,7 +52,9 @@ def carry(
                 search.ask(found, {other for other, _ in item.axes}, needed, wanted)
             except _Built as reason:
                 refusals[name] = Refusal(name, CHUNKS, str(reason))
-    return preceded(program, search.before, search.changed), search.chunks, refusals
+    if search.before:
+        program = preceded(program, search.before, search.changed)
+    return program, search.chunks, refusals
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,13 @@ from ....plan.target import (
 )
 from .blocks import cut
 from .carried import carry
+from .contents import Contents
 from .contractions import contract
 from .decode import DECODE, decode_refusal, products_in
 from .duality import chunks_of
 from .few import SHORT_ROWS, few_pairs
 from .gpu import compares_plainly, limits, refusal
-from .gradients import Derived, derive
+from .gradients import Derived, Describer, derive
 from .queries import is_asked, is_of, take_in
 from .reading import Reading, cancelled, covered, handed, needed_by, read_by_kernels
 from .recognize import Recognizer, recognize
@@ -75,19 +76,21 @@ def choose(
     if not isolate:
         program = by_joined(program)
     dtype = widest(_reals(program, dtypes))
-    derived = Derived.none(program) if isolate else _derived(program, wanted, target, device, dtype, recompute)
+    contents = Contents()
+    describing = partial(_Describer, target=target, device=device, dtype=dtype)
+    derived = Derived.none(program) if isolate else _derived(program, wanted, target, describing, recompute, contents)
     program = derived.program
     tensors = program.tensors
     puts = {let.name for let in program.lets if find_put(let, tensors) is not None}
-    by_arrays = gathering_by_place(program) | gathering_selected(program) | puts
+    by_arrays = gathering_by_place(program) | gathering_selected(program, contents) | puts
     derived = replace(derived, left=derived.left | by_arrays)
     kept = derived.computed | puts
-    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, kept)
+    found = Recognized(program, {}, ()) if isolate else recognize(program, wanted, derived.left, kept, contents)
     refusals = {refusal.definition: refusal for refusal in (*found.refusals, *derived.refusals)}
     found = _fitting(found, program, refusals, target)
     totals: Totals = {}
-    if TOTALS in target.kernels and not isolate and has_logarithms(found.program):
-        found, totals = _with_totals(found, wanted, derived)
+    if TOTALS in target.kernels and not isolate and any(has_logarithms(let, contents) for let in found.program.lets):
+        found, totals = _with_totals(found, wanted, derived, contents)
         refusals = {**{refusal.definition: refusal for refusal in found.refusals}, **refusals}
     if TRITON in target.kernels and device == "cuda" and not isolate:
         found = _asking(found, wanted, dtypes, target, totals)
@@ -100,7 +103,7 @@ def choose(
         program, carried, uncarried = carry(program, needed_by(program, wanted, reading), wanted, reading)
         refusals = {**uncarried, **refusals}
     arranged = arrange(program, wanted, isolate)
-    reading |= {name: chunks.parts for name, chunks in carried.items()}
+    reading |= {name: read_in(*chunks.parts) for name, chunks in carried.items()}
     gatherings = found.gatherings if recompute else ()
     program, blocks = _cut(arranged.program, wanted, (*derived.flowing, *gatherings), reading, refusals)
     needed = needed_by(program, wanted, reading)
@@ -111,7 +114,9 @@ def choose(
     written = original.definitions
     given = {tensor.name: dtypes[tensor.name] for tensor in program.inputs if tensor.name in dtypes}
     found_types, weak = definition_dtypes(program, given)
-    types = {**given, **found_types, **definition_dtypes(original, given)[0]}
+    types = {**given, **found_types}
+    if program is not original:
+        types |= definition_dtypes(original, given)[0]
     kernels = {step.definition: step for step in reversed(together)}
     for name, chunks in carried.items():
         covers = covered((name,), lets, needed)
@@ -187,13 +192,17 @@ def _reals(program: ir.Program, dtypes: Mapping[str, Dtype]) -> set[Dtype | None
 
 
 def _derived(
-    program: ir.Program, wanted: tuple[str, ...], target: Target, device: str, dtype: Dtype | None, recompute: bool
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    target: Target,
+    describing: Callable[[ir.Program], Describer],
+    recompute: bool,
+    contents: Contents,
 ) -> Derived:
     """Find the gradients of attentions: by a kernel that has a backward pass, where weights may be recomputed."""
     if not recompute:
-        return replace(derive(program, wanted, None), flowing=())
-    describing = partial(_Describer, target=target, device=device, dtype=dtype)
-    return derive(program, wanted, describing if BACKWARD in target.kernels else None)
+        return replace(derive(program, wanted, None, contents), flowing=())
+    return derive(program, wanted, describing if BACKWARD in target.kernels else None, contents)
 
 
 class _Describer:
@@ -236,7 +245,7 @@ def _cut(
     refusals: dict[str, Refusal],
 ) -> tuple[ir.Program, list[Block]]:
     """The program, and what of it is computed for some rows after the other."""
-    read = {name: set(read_in(*exprs)) for name, exprs in reading.items()}
+    read = {name: set(tensors) for name, tensors in reading.items()}
     blocks: list[Block] = []
     for start in starts:
         name = start.definition if isinstance(start, Gathering) else start
@@ -291,14 +300,14 @@ def _together(
 
 
 def _with_totals(
-    found: Recognized, wanted: tuple[str, ...], derived: Derived
+    found: Recognized, wanted: tuple[str, ...], derived: Derived, contents: Contents
 ) -> tuple[Recognized, Totals]:
     """The attentions and the logarithms of totals, and those that an attention computes beside its result."""
 
     def needed(program: ir.Program, attentions: Mapping[str, Attention]) -> set[str]:
         return needed_by(program, wanted, read_by_kernels(attentions, derived, {}))
 
-    found = find_totals(found, wanted, derived.left, needed)
+    found = find_totals(found, wanted, derived.left, needed, contents)
     return beside_attentions(found, needed(found.program, found.attentions))
 
 

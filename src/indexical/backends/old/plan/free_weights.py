@@ -37,6 +37,7 @@ from ....ir.types import Coordinate
 from ....ir.walk import reads_of, walk
 from ....plan.steps import Attention
 from ....records import dataclass
+from .contents import Contents
 from .duality import chunks_of
 from .placement import Placement, place_attention
 from .weights import Gathered, widened
@@ -215,7 +216,7 @@ def causal_product(
     """A sum over all that comes before, under weights that are a product of two sides and a decay; None for others.
     Something must compare query and key, in the sum or in a definition that does (`comparing`): this is known without
     normal forms."""
-    held = _conditions(total.body, total.guard)
+    held = _conditions(walk(total.body), total.guard)
     if not held and not comparing:
         return None
     for key in total.ranges:
@@ -231,18 +232,27 @@ def causal_product(
     return None
 
 
-def compares_own(let: ir.Let) -> bool:
+def compares_own(let: ir.Let, contents: Contents) -> bool:
     """Whether a condition in a definition is one on two of its own coordinates."""
     clause = let.clauses[0]
     own = {range.coordinate for range in clause.ranges}
-    return any(len(held.type.coordinates & own) > 1 for held in _conditions(clause.body, clause.guard))
+    parts = contents.of(let) if len(let.clauses) == 1 else walk(clause.body)
+    return any(len(held.type.coordinates & own) > 1 for held in _conditions(parts, clause.guard))
 
 
-def _conditions(body: ir.Expr, guard: ir.Expr | None) -> list[ir.Expr]:
-    parts = list(walk(body))
-    held = [part.condition for part in parts if isinstance(part, ir.Select)]
-    held += [part.guard for part in parts if isinstance(part, ir.Reduce) and part.guard is not None]
-    return held if guard is None else [*held, guard]
+def has_conditions(parts: Iterable[ir.Expr]) -> bool:
+    """Whether one of these is a choice, or a sum under a guard."""
+    return bool(_conditions(parts, None))
+
+
+def _conditions(parts: Iterable[ir.Expr], guard: ir.Expr | None) -> list[ir.Expr]:
+    held = [] if guard is None else [guard]
+    for part in parts:
+        if isinstance(part, ir.Select):
+            held.append(part.condition)
+        elif isinstance(part, ir.Reduce) and part.guard is not None:
+            held.append(part.guard)
+    return held
 
 
 def _causal(

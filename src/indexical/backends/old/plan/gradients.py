@@ -29,10 +29,11 @@ from ....ir.algebra.sums import replaced, summed
 from ....ir.algebra.writing import name_for, named, written
 from ....ir.needs import needed
 from ....ir.types import Coordinate
-from ....ir.walk import fresh_name, parts_of, walk
+from ....ir.walk import fresh_name
 from ....plan.steps import Attend, Gradient, Receiver, Refusal, Step
 from ....records import dataclass
 from .backflow import Flowing, Scene, binder_of, flows_back
+from .contents import Contents
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import Uses, arranged, definition, extended
 from .softmaxes import name_softmaxes, weights_of
@@ -75,11 +76,15 @@ class Derived:
 
 
 def derive(
-    program: ir.Program, wanted: tuple[str, ...], describing: Callable[[ir.Program], Describer] | None
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    describing: Callable[[ir.Program], Describer] | None,
+    contents: Contents,
 ) -> Derived:
     """A program that says the same, with a definition for everything that the backward of an attention computes;
     without `describing` there is no such kernel."""
-    if not any(isinstance(p, ir.Normalize) and p.op == "softmax" for let in program.lets for p in _walked(let)):
+    parts = (part for let in program.lets for part in contents.of(let))
+    if not any(isinstance(part, ir.Normalize) and part.op == "softmax" for part in parts):
         return Derived.none(program)
     named = name_softmaxes(program, needed(program, wanted))
     uses = Uses(named, wanted)
@@ -137,10 +142,6 @@ def _derived(
 def _is_followed(let: ir.Let, uses: Uses) -> bool:
     """Whether a definition is weights that are needed, and not only gathered with."""
     return weights_of(let) is not None and let.name in uses.needed and flows_back(let, uses)
-
-
-def _walked(let: ir.Let) -> Iterator[ir.Expr]:
-    return (part for expr in parts_of(let) for part in walk(expr))
 
 
 @dataclass(frozen=True, slots=True)

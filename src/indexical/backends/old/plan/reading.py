@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ....ir import nodes as ir
@@ -16,19 +16,17 @@ from ....plan.target import FUSED
 from .gradients import Derived
 from .totals import Totals
 
-# For each definition that a kernel computes, the expressions that it evaluates.
-Reading: TypeAlias = Mapping[str, tuple[ir.Expr, ...]]
+# For each definition that a kernel computes, the tensors in the expressions that it evaluates.
+Reading: TypeAlias = Mapping[str, Sequence[str]]
 
 
-def read_by_kernels(
-    fused: Mapping[str, Attention], derived: Derived, totals: Totals
-) -> dict[str, tuple[ir.Expr, ...]]:
-    """The expressions that kernels of attentions, of totals beside them and of gradients evaluate, by definition."""
-    reading = {name: _parts(attention) for name, attention in fused.items()}
+def read_by_kernels(fused: Mapping[str, Attention], derived: Derived, totals: Totals) -> dict[str, Sequence[str]]:
+    """The tensors that kernels of attentions, of totals beside them and of gradients read, by definition."""
+    reading: dict[str, Sequence[str]] = {name: read_in(*_parts(attention)) for name, attention in fused.items()}
     for owner, beside in totals.items():
         reading |= {name: reading[owner] for name, _ in beside}
     for gradient in derived.gradients:
-        read = (*_parts(gradient.attend.attention), gradient.arriving)
+        read = read_in(*_parts(gradient.attend.attention), gradient.arriving)
         reading |= dict.fromkeys(gradient.definitions, read)
     return reading
 
@@ -73,7 +71,7 @@ def _reads(name: str, lets: Mapping[str, ir.Let], reading: Reading) -> list[str]
     """The tensors that are read to compute a definition, none for an input."""
     if name not in reading:
         return [read.tensor for read in reads_of(lets[name])] if name in lets else []
-    return read_in(*reading[name], *(axis.extent for axis in lets[name].axes))
+    return [*reading[name], *read_in(*(axis.extent for axis in lets[name].axes))]
 
 
 def handed(steps: Iterable[Step]) -> set[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
+from functools import cached_property
+from itertools import chain
 from typing import TypeGuard
 
 from ....facts.free_weights import free_gathers
@@ -21,8 +23,9 @@ from ....ir.walk import fresh_name, reads_of, rebuild, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal
 from ....records import dataclass
 from ....source import Span
+from .contents import Contents
 from .empty_sums import Written
-from .free_weights import Freed, causal_product, compares_own, free_attention
+from .free_weights import Freed, causal_product, compares_own, free_attention, has_conditions
 from .ordering import preceded
 from .placement import Placement, place_attention
 from .softpick import picked_attention
@@ -32,14 +35,19 @@ _STEPWISE = "it is made of itself, and computed step by step"
 
 
 def recognize(
-    program: ir.Program, wanted: tuple[str, ...], left: Collection[str] = (), kept: Collection[str] = ()
+    program: ir.Program,
+    wanted: tuple[str, ...],
+    left: Collection[str] = (),
+    kept: Collection[str] = (),
+    contents: Contents | None = None,
 ) -> Recognized:
     """A program that says the same, in which every attention that the wanted definitions need is a definition
     of its own. A definition that is made of itself is `left` as it is, and so are these; what is `kept` is not written
     out where it is read."""
     wanted_here = needed(program, wanted) - set(left)
-    search = _Search(program, Algebra(program, set(kept)))
-    raised = any(is_exponential(part) for let in program.lets for c in let.clauses for part in walk(c.body))
+    contents = contents or Contents()
+    search = _Search(program, contents, Algebra(program, set(kept)))
+    raised = any(is_exponential(part) for let in program.lets for part in contents.of(let))
     for item in program.order if raised else ():
         if isinstance(item, ir.Stepwise):
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
@@ -47,18 +55,17 @@ def recognize(
             search.define(item.name)
     search.free(wanted, wanted_here - set(kept))
     changed = preceded(program, search.before, search.lets) if search.attentions else program
-    others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys())
+    others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys(), contents)
     gatherings = tuple(one for one in search.gatherings if search.lets[one.definition] in program.lets)
     return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))), gatherings)
 
 
-def _other_weights(program: ir.Program, names: Collection[str]) -> Iterator[Refusal]:
+def _other_weights(program: ir.Program, names: Collection[str], contents: Contents) -> Iterator[Refusal]:
     """The attentions whose weights are no exponentials, of these definitions: no kernel computes them."""
     forms = Forms(program)
     lets = [let for let in program.lets if let.name in names]
-    quotients = [part for let in lets for c in let.clauses for part in walk(c.body) if _is_quotient(part)]
-    divisors = [forms.written_out(part.arguments[1]) for part in quotients if isinstance(part, ir.Map)]
-    if not any(isinstance(divisor, ir.Reduce) for divisor in divisors):
+    quotients = (part for let in lets for part in contents.of(let) if _is_quotient(part))
+    if not any(isinstance(forms.written_out(part.arguments[1]), ir.Reduce) for part in quotients):
         return
     from ....facts.view import View
 
@@ -68,7 +75,7 @@ def _other_weights(program: ir.Program, names: Collection[str]) -> Iterator[Refu
             yield Refusal(found.name, "fused attention", reason, found.span)
 
 
-def _is_quotient(expr: ir.Expr) -> bool:
+def _is_quotient(expr: ir.Expr) -> TypeGuard[ir.Map]:
     return isinstance(expr, ir.Map) and expr.op == "/" and bool(expr.arguments[1].type.coordinates)
 
 
@@ -76,7 +83,7 @@ class Recognizer:
     """Further definitions of a program as attentions: all that they are made of is gone through once for all."""
 
     def __init__(self, program: ir.Program) -> None:
-        self.search = _Search(program, Algebra(program))
+        self.search = _Search(program, Contents(), Algebra(program))
         self.order = program.order
         self.place = {name: n for n, item in enumerate(program.order) for name in members(item)}
         self.seen: set[int] = set()
@@ -135,6 +142,7 @@ class _Search:
     into what reads them."""
 
     program: ir.Program
+    contents: Contents
     algebra: Algebra
     attentions: dict[str, Attention] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
@@ -224,16 +232,15 @@ class _Search:
         """The attentions of that kind, by the definitions that they stand in."""
         result: dict[str, list[Freed]] = {}
         lets = [let for let in self.program.lets if let.name in names and let.name not in self.attentions]
-        lets = [let for let in lets if self.lets[let.name] is let and _may_be_free(let)]
+        lets = [let for let in lets if self.lets[let.name] is let and self._sums(let)]
         if not lets:
             return result
-        algebra = Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept))
-        comparing = {name for name, let in self.lets.items() if compares_own(let)}
+        comparing = {name for name, let in self.lets.items() if compares_own(let, self.contents)}
         for item in self.program.order:
             if isinstance(item, ir.Once) and item.name in names and item.name not in self.attentions:
-                self._causal(self.lets[item.name], algebra, comparing, result)
+                self._causal(self.lets[item.name], comparing, result)
         taken = {id(part) for parts in result.values() for found in parts for part in walk(found.total)}
-        may_pick = any(_is_size(part) for let in self.program.lets for c in let.clauses for part in walk(c.body))
+        may_pick = any(map(_is_size, chain.from_iterable(map(self.contents.of, self.program.lets))))
         from ....facts.view import View
 
         for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
@@ -252,11 +259,12 @@ class _Search:
                 taken |= {id(part) for part in walk(made.total)}
         return result
 
-    def _causal(
-        self, let: ir.Let, algebra: Algebra, comparing: AbstractSet[str], result: dict[str, list[Freed]]
-    ) -> None:
+    def _causal(self, let: ir.Let, comparing: AbstractSet[str], result: dict[str, list[Freed]]) -> None:
         """Add the causal products of a definition: a kernel takes these in chunks. It is not written out where it is
         read."""
+        guarded = any(clause.guard is not None for clause in let.clauses)
+        if not (guarded or (self._sums(let) and (comparing or has_conditions(self.contents.of(let))))):
+            return
 
         def name() -> str:
             return next(self._names(f"{let.name}_attention", result))
@@ -264,10 +272,19 @@ class _Search:
         for clause in let.clauses:
             for expr, trail in visit_clause(clause):
                 if _sums_reals(expr):
-                    found = causal_product(algebra, let, clause, expr, trail, name, comparing)
+                    found = causal_product(self.apart, let, clause, expr, trail, name, comparing)
                     if found is not None:
-                        algebra.kept.add(let.name)
+                        self.apart.kept.add(let.name)
                         result.setdefault(let.name, []).append(found)
+
+    @cached_property
+    def apart(self) -> Algebra:
+        """The normal forms of what was found, in which causal products are kept as well."""
+        return Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept))
+
+    def _sums(self, let: ir.Let) -> bool:
+        """Whether a definition sums products: known without looking into them."""
+        return any(map(_sums_reals, self.contents.of(let)))
 
     def _names(self, name: str, found: Mapping[str, list[Freed]]) -> Iterator[str]:
         """Names like this one that nothing has."""
@@ -301,7 +318,7 @@ class _Search:
             return expr
         reasons: list[str] = []
         made = len(self.made)
-        if expr.type.kind == "real" and _is_product(expr) and self._sums(expr):
+        if expr.type.kind == "real" and _is_product(expr) and self._has_sum(expr):
             found = self._site(expr, place, reasons)
             if found is not None:
                 return found
@@ -314,17 +331,17 @@ class _Search:
         remaining = iter(changed)
         return rebuild(expr, lambda _: next(remaining))
 
-    def _sums(self, expr: ir.Expr) -> bool:
+    def _has_sum(self, expr: ir.Expr) -> bool:
         """Whether there is a sum above the line of a product, in place or by a name."""
         match expr:
             case ir.Reduce(op):
                 return op in ("sum", "mean")
             case ir.Map("*", arguments):
-                return any(map(self._sums, arguments))
+                return any(map(self._has_sum, arguments))
             case ir.Map("/" | "neg", arguments):
-                return self._sums(arguments[0])
+                return self._has_sum(arguments[0])
             case ir.Select(_, then, otherwise):
-                return self._sums(then) or self._sums(otherwise)
+                return self._has_sum(then) or self._has_sum(otherwise)
             case ir.Read(tensor) if tensor in self.opened:
                 return self.algebra.has_sum(tensor)
             case _:
@@ -411,11 +428,6 @@ def _without(let: ir.Let, parts: list[Freed]) -> ir.Let:
         return instead[id(expr)] if id(expr) in instead else rebuild(expr, changed)
 
     return replace(let, clauses=tuple(replace(clause, body=changed(clause.body)) for clause in let.clauses))
-
-
-def _may_be_free(let: ir.Let) -> bool:
-    """Whether a definition sums products: known without looking into them."""
-    return any(_sums_reals(part) for clause in let.clauses for part in walk(clause.body))
 
 
 def _sums_reals(expr: ir.Expr) -> TypeGuard[ir.Reduce]:

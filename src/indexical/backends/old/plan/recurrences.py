@@ -50,6 +50,8 @@ class Arranged:
 
 def arrange(program: ir.Program, wanted: tuple[str, ...], isolate: bool) -> Arranged:
     """Scans, where there are any; with non-finite values isolated everything is stepped as it is written."""
+    if all(isinstance(item, ir.Once) for item in program.order):
+        return Arranged(program, {}, {})
     arranging = _Arranging(program, isolate)
     for item in program.order:
         if isinstance(item, ir.Once):

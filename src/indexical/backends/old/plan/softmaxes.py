@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 
 from ....facts.distributions import ranking
@@ -13,6 +13,7 @@ from ....ir.conditions import conjuncts_of
 from ....ir.types import Coordinate
 from ....ir.walk import children, fresh_name, is_bare, reads_of, rebuild, substitute, walk
 from ....records import dataclass
+from .contents import Contents
 from .ordering import definition, preceded
 from .reach import reach
 
@@ -76,17 +77,14 @@ def _added_up(expr: ir.Reduce, clause: ir.Clause, weights: set[str], lets: Mappi
     return set()
 
 
-def gathering_selected(program: ir.Program) -> set[str]:
+def gathering_selected(program: ir.Program, contents: Contents) -> set[str]:
     """The definitions that sum over the first of a ranking, `rank[j](…) < 64`, or under weights of these: there are
     places of so many, and no other is read."""
     lets = program.definitions
-    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in _parts(let))}
-    reading = {let.name for let in program.lets if any(read.tensor in selected for read in reads_of(let))}
-    return selected | reading if selected else set()
-
-
-def _parts(let: ir.Let) -> Iterator[ir.Expr]:
-    return (part for clause in let.clauses for part in walk(clause.body))
+    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in contents.of(let))}
+    if not selected:
+        return selected
+    return selected | {let.name for let in program.lets if any(read.tensor in selected for read in reads_of(let))}
 
 
 def _is_selected(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:

@@ -36,6 +36,7 @@ from ....ir.types import Coordinate
 from ....ir.walk import fresh_name, reads_of, rebuild, substitute, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal, Softmax
 from ....records import dataclass
+from .contents import Contents
 from .ordering import following, preceded
 from .placement import Placement, place_attention
 from .recognize import Place, inside, is_one
@@ -50,14 +51,16 @@ Totals: TypeAlias = Mapping[str, Sequence[Beside]]
 Needed = Callable[[ir.Program, Mapping[str, Attention]], AbstractSet[str]]
 
 
-def find_totals(found: Recognized, wanted: Collection[str], spared: AbstractSet[str], needed: Needed) -> Recognized:
+def find_totals(
+    found: Recognized, wanted: Collection[str], spared: AbstractSet[str], needed: Needed, contents: Contents
+) -> Recognized:
     """The program with the logarithm of each sum of exponentials of scores as a definition of its own, which a kernel
     computes; but for what is `spared`, and where scores are built for others in any case."""
     names = needed(found.program, found.attentions) - found.attentions.keys() - spared - found.program.recurrent
-    lets = [let for let in found.program.lets if let.name in names and any(map(_is_logarithm, _parts(let)))]
+    lets = [let for let in found.program.lets if let.name in names and has_logarithms(let, contents)]
     if not lets:
         return found
-    search = _Search(found.program, Algebra(found.program, set(found.attentions)))
+    search = _Search(found.program, contents, Algebra(found.program, set(found.attentions)))
     for let in lets:
         search.define(let)
     gatherings = list(found.gatherings)
@@ -74,13 +77,9 @@ def find_totals(found: Recognized, wanted: Collection[str], spared: AbstractSet[
     return replace(found, program=program, attentions=attentions, refusals=refusals, gatherings=tuple(gatherings))
 
 
-def has_logarithms(program: ir.Program) -> bool:
-    """Whether there may be totals in a program: known without looking into it."""
-    return any(_is_logarithm(part) for let in program.lets for part in _parts(let))
-
-
-def _parts(let: ir.Let) -> list[ir.Expr]:
-    return [part for clause in let.clauses for part in walk(clause.body)]
+def has_logarithms(let: ir.Let, contents: Contents) -> bool:
+    """Whether there may be totals in a definition: known without looking into it."""
+    return any(map(_is_logarithm, contents.of(let)))
 
 
 def _is_logarithm(expr: ir.Expr) -> bool:
@@ -108,6 +107,7 @@ class _Search:
     total shared, and is added to it."""
 
     program: ir.Program
+    contents: Contents
     algebra: Algebra
     changed: dict[str, tuple[ir.Let, list[Placement]]] = field(default_factory=dict)
     scores: dict[str, set[str]] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class _Search:
             rows = {axes[c] for c in lay_out(placed.attention, tuple(axes)).rows}
             for behind in self._behind(lets[name]):
                 asks = frozenset(a.coordinate for a in lets[behind].axes if text(a.extent) in rows)
-                for part in _parts(lets[behind]):
+                for part in self.contents.of(lets[behind]):
                     if not isinstance(part, ir.Reduce) or part.op != "sum" or text(part.ranges[0].upper) != key:
                         continue
                     if asks and self.scores[name] & set(read_in(part)):
