@@ -134,6 +134,7 @@ CASES: list[tuple[str, dict[str, Array]]] = [
         {"a": np.array([1.0, 2.0, 4.0], "float64")},
     ),
     ("input a[i, j]; let y[k in 0..1, n in 0..3] = a[2 - n + k, 2 - n + k];", {"a": np.arange(9.0).reshape(3, 3)}),
+    ("input a[n, j, i]; let y[i, k] = a[k, k, i - k] where k <= i;", {"a": np.arange(27.0).reshape(3, 3, 3)}),
 ]
 
 

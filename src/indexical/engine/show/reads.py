@@ -194,16 +194,17 @@ def _viewed(
     shared = Counter(run.name for reach in kept for run, _ in reach.runs or ())
     turned: list[Coordinate] = []
     for reach in windows:
+        code, now = _diagonals(code, now)  # A window leans on one axis of a name.
         code, now, backward = _leaning(p, code, now, reach) or _window(p, code, now, reach)
         for axis in backward:
             if shared[now[axis]] > 1:
                 code = p.d.flip(code, axis)
             else:  # A library may copy what it turns around: a diagonal is smaller than its windows.
                 turned.append(now[axis])
-    code, own = _diagonals(code, now)
+    code, now = _diagonals(code, now)
     for name in turned:
-        code = p.d.flip(code, own.index(name))
-    return code, own
+        code = p.d.flip(code, now.index(name))
+    return code, tuple(now)
 
 
 def _window(
@@ -299,7 +300,7 @@ def _is_counted_in_all_turns(p: Printer, number_: Polynomial) -> bool:
     return is_counted(least) and all(is_counted(-step) for step in falling.values())
 
 
-def _diagonals(code: Code, now: list[Coordinate]) -> tuple[Code, tuple[Coordinate, ...]]:
+def _diagonals(code: Code, now: list[Coordinate]) -> tuple[Code, list[Coordinate]]:
     """An axis that stands twice is a diagonal, which goes last."""
     for name in dict.fromkeys(now):
         while now.count(name) > 1:
@@ -307,7 +308,7 @@ def _diagonals(code: Code, now: list[Coordinate]) -> tuple[Code, tuple[Coordinat
             second = now.index(name, first + 1)
             code = method(code, "diagonal", 0, first, second)
             now = [*(other for n, other in enumerate(now) if n not in (first, second)), name]
-    return code, tuple(now)
+    return code, now
 
 
 # ------------------------------------------------------------------------ gathers
