@@ -182,3 +182,16 @@ def test_what_a_guard_removes_may_be_infinite_in_a_recurrence() -> None:
     given = generator.standard_normal((3, 4, 4)), v
     program = ix.compile(text)
     np.testing.assert_allclose(program(*given), program(*given, backend="reference"))
+
+
+@pytest.mark.parametrize(
+    "text", ["a % b", "max(a, b)", "min(1, a, b)", "clamp(a, b, 1)", "clamp(1, a, b)", "rsqrt(a * b)"]
+)
+def test_numbers_of_the_host_are_as_the_reference_has_them(text: str) -> None:
+    """Scalars that are Python's numbers, whose own functions raise errors, or lose a NaN that stands second."""
+    program = ix.compile(f"input a, b, x[i]; let y[i] = x[i] + ({text});")
+    numbers = (0.0, -0.0, 1.5, -2.5, INF, -INF, NAN)
+    for a, b in ((a, b) for a in numbers for b in numbers):
+        expected = program(a, b, np.ones(1), backend="reference")
+        np.testing.assert_array_equal(program(a, b, np.ones(1)), expected, f"{a}, {b}")
+        np.testing.assert_array_equal(program(a, b, torch.ones(1, dtype=torch.float64)), expected, f"{a}, {b}")

@@ -40,6 +40,16 @@ def number_power(a, b):
     except ValueError:
         return math.copysign(math.inf, a if b % 2 == 1 else 1) if a == 0 else math.nan
 ''',
+    "number_remainder": '''
+def number_remainder(a, b):
+    """The remainder of two numbers with the sign of the first; NaN by 0, and of an infinity."""
+    return math.fmod(a, b) if b and math.isfinite(a) else math.nan
+''',
+    "number_extreme": '''
+def number_extreme(choose, *numbers):
+    """The largest or the smallest of some numbers; NaN if one of them is."""
+    return choose(numbers) if all(x == x for x in numbers) else math.nan
+''',
     "number_rounded": '''
 def number_rounded(function, x):
     """A number without its fraction; an infinity and NaN stay, and a zero keeps its sign."""

@@ -31,7 +31,7 @@ _FUNCTIONS = {
     "log": "logarithm({0})",
     "log1p": "logarithm_1p({0})",
     "sqrt": "guarded(math.sqrt, {0})",
-    "rsqrt": "divided(1.0, guarded(math.sqrt, {0}))",
+    "rsqrt": "divided(1.0, abs(guarded(math.sqrt, {0})))",
     "sin": "guarded(math.sin, {0})",
     "cos": "guarded(math.cos, {0})",
     "tanh": "math.tanh({0})",
@@ -170,9 +170,9 @@ def number_of(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...])
         case "&&" | "||":
             return chain(_ARITHMETIC[op], codes)
         case "max" | "min":
-            return call(op, *codes)
+            return _extreme(p, op, codes, args)
         case "clamp":
-            return call("min", call("max", codes[0], codes[1]), codes[2])
+            return _extreme(p, "min", [_extreme(p, "max", codes[:2], args[:2]), codes[2]], args[1:])
         case "sqrt" if _is_counted(args[0]):
             return call("math.sqrt", codes[0])
     if op in LEVELS:
@@ -183,12 +183,18 @@ def number_of(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...])
 def _quotient(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...]) -> Code:
     """A quotient or remainder, truncated toward zero: that is Python's own where nothing is negative."""
     if args[0].type.kind == "real":
-        return call("math.fmod", *codes)
+        return call(p.helper("number_remainder"), *codes)
     least = bounds_of(args[1])[0]
     if bounds_of(args[0])[0] >= 0 and (least > 0 or (least == 0 and args[1] in p.nonzero)):
         return infix(op, *codes)
     whole = call(p.helper("truncated"), *codes)
     return whole if op == "//" else infix("-", codes[0], Code(f"{whole} * {closed(codes[1], UNARY)}", TIMES))
+
+
+def _extreme(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...]) -> Code:
+    """The largest or the smallest number. Python's own passes a NaN on where it stands first."""
+    is_own = all(isinstance(arg, ir.Const) or arg.type.kind == "whole" for arg in args[1:])
+    return call(op, *codes) if is_own else call(p.helper("number_extreme"), op, *codes)
 
 
 def fitting(p: Printer, expr: ir.Expr) -> Code:
