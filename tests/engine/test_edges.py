@@ -195,3 +195,14 @@ def test_numbers_of_the_host_are_as_the_reference_has_them(text: str) -> None:
         expected = program(a, b, np.ones(1), backend="reference")
         np.testing.assert_array_equal(program(a, b, np.ones(1)), expected, f"{a}, {b}")
         np.testing.assert_array_equal(program(a, b, torch.ones(1, dtype=torch.float64)), expected, f"{a}, {b}")
+
+
+@pytest.mark.parametrize("shapes", [((5, 0), (4, 0)), ((5, 2), (0, 2)), ((0, 2), (4, 2)), ((5, 2), (4, 2))])
+def test_the_way_back_of_a_scatter_knows_what_has_no_place(shapes: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    """PyTorch looks at no place where it adds no numbers, and looks at all of them on the way back."""
+    program = ix.compile("input x[t, d], y[n, d], p[t] : i64; let s[n, d] = y[n, d] + sum[t](x[t, d] where p[t] == n);")
+    x, y = (torch.ones(shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+    places = torch.tensor([0, 9, -1, 3, 4])[: len(x)]
+    program(x, y, places).sum().backward()
+    there = (places >= 0) & (places < len(y))
+    torch.testing.assert_close(x.grad, there.to(x.dtype)[:, None].expand_as(x))

@@ -299,8 +299,9 @@ def pick_or_zero(x, *places):
 def scattered(x, places, counts):
     """x added up at places along its first axes, in zeros. What has a place that is not there is left out; where that
     may not be asked, it is added to a row that is then cut off."""
-    whole = not traced() and x.is_cpu
-    if whole and len(places) == places[0].ndim == 1:
+    rows = math.prod(counts)
+    whole = not traced() and x.is_cpu and rows > 0
+    if whole and x.numel() and len(places) == places[0].ndim == 1:
         try:
             return x.new_zeros((*counts, *x.shape[1:])).index_add_(0, places[0], x)
         except (IndexError, RuntimeError):  # The library looks at each place anyway: some are not there.
@@ -309,7 +310,7 @@ def scattered(x, places, counts):
         if whole and place.numel():
             least, most = place.aminmax()
             whole = 0 <= int(least) and int(most) < count
-    at, kept, rows = 0, True, math.prod(counts)
+    at, kept = 0, True
     for place, count in zip(places, counts):
         kept = kept if whole else kept & (place >= 0) & (place < count)
         at = at * count + place
