@@ -206,3 +206,14 @@ def test_the_way_back_of_a_scatter_knows_what_has_no_place(shapes: tuple[tuple[i
     program(x, y, places).sum().backward()
     there = (places >= 0) & (places < len(y))
     torch.testing.assert_close(x.grad, there.to(x.dtype)[:, None].expand_as(x))
+
+
+def test_a_definition_without_points_refuses_no_gradient_of_another() -> None:
+    text = "input x[i], y[j], z[k]; let c[j] = mean[i](x[i]) * y[j]; let o[k] = z[k] ** 2;"
+    x, y, z = (torch.ones(size, dtype=torch.float64, requires_grad=True) for size in (0, 0, 3))
+    program = ix.compile(text)
+    for memory in (None, "1MiB"):
+        with pytest.warns(ix.SlowPath):
+            found = program(x, y, z, memory=memory)
+        assert found.c.shape == (0,)
+        torch.testing.assert_close(torch.autograd.grad(found.o.sum(), z)[0], 2 * z)

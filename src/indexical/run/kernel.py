@@ -278,7 +278,7 @@ class Engine:
             shapes = self._shapes(call, wanted)
             if not isolate and any(math.prod(shape) for shape in shapes.values()) and not _is_of_nothing(call):
                 return self._run_plainly(call, wanted, problem, memory)
-            return self._without_points(call, shapes, problem)
+            return self._without_points(call, shapes, problem, memory)
         except (MemoryError, RuntimeError) as problem:
             if tensors.is_about_values(problem):
                 raise tensors.unmapped() from None
@@ -299,10 +299,12 @@ class Engine:
     def _shapes(self, call: Call, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
         return {name: call.bound.shape_of(self.program.tensors[name]) for name in wanted}
 
-    def _without_points(self, call: Call, shapes: Mapping[str, tuple[int, ...]], problem: Exception) -> dict[str, Any]:
+    def _without_points(
+        self, call: Call, shapes: Mapping[str, tuple[int, ...]], problem: Exception, memory: Asked | None
+    ) -> dict[str, Any]:
         """Definitions that emitted code refused, where they have no points: then nothing is evaluated, and nothing can
-        be out of bounds. Where the slow evaluator finds nothing wrong, its values, unless a gradient is wanted. Else
-        the error."""
+        be out of bounds. Where the slow evaluator finds nothing wrong, its values; where a gradient is wanted, each
+        definition for itself, since one without points may be all that was refused. Else the error."""
         found = self._judged(call, tuple(shapes), problem)
         if isinstance(found, CallError):
             raise found from None
@@ -313,6 +315,8 @@ class Engine:
             if not _is_of_nothing(call):
                 _warn(f"emitted code refused this call ({message}) though nothing is wrong: the slow evaluator ran")
             return {name: self._placed(call, name, np.asarray(value)) for name, value in found.items()}
+        if len(shapes) > 1:
+            return {name: self.run(call, (name,), isolate=True, memory=memory)[name] for name in shapes}
         help = 'the slow evaluator finds nothing wrong (`backend="reference"`): please report this program'
         raise CallError([Diagnostic(code, message, help=help)]) from None
 
