@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,15 @@ let k[i, e] = tanh(sum[d](y[i, d] * W[d, e]));
 let out[i, d] = y[i, d] + sum[e](k[i, e] * U[e, d]);
 output out;
 """
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Attention of the library has room of its own for each thread: of small arrays that is most."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @cache

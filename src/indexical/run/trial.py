@@ -259,7 +259,8 @@ def _inside(function: Any, args: Any, threads: int) -> int:
         return 0
     query, key = args[1:3] if name else args[:2]
     is_half = query.element_size() == 2
-    rows = next(height for least, height in ((768, 256), (192, 64), (0, 32)) if query.shape[-2] >= least)
+    length = query.shape[-2]
+    rows = min(length, next(height for least, height in ((768, 256), (192, 64), (0, 32)) if length >= least))
     keys = min(512, key.shape[-2])
     if name:
         return int(threads * rows * keys * (8 + 4 * is_half) + query.nbytes)
