@@ -23,6 +23,15 @@ class _Field:
     """A field of a record: the default of it, or what makes one, and who reads it."""
 
     __slots__ = ("compare", "default", "default_factory", "hash", "init", "kw_only", "name", "repr", "type")
+    name: str
+    type: Any
+    default: Any
+    default_factory: Any
+    init: bool
+    repr: bool
+    hash: bool | None
+    compare: bool
+    kw_only: Any
 
 
 _MISSING: Any = object()
@@ -89,7 +98,7 @@ def _declared(cls: type, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> 
     made.__record__ = fields
     made.__given__ = tuple(one.name for one in fields if one.init)
     made.__dataclass_fields__, made.__dataclass_params__ = _Standard("fields"), _Standard("params")
-    made.__match_args__ = tuple(one.name for one in fields if one.init and not one.kw_only)
+    made.__match_args__ = tuple(one.name for one in fields if one.init and not one.kw_only)  # type: ignore[misc]
     if "__init__" not in own:
         made.__init__ = _first_init(made)
     if "__repr__" not in own:
@@ -122,15 +131,20 @@ def _fields(cls: Any, kw_only: bool) -> tuple[_Field, ...]:
     return tuple(found.values())
 
 
-def _field(value: Any) -> _Field:
+def _field(value: Any) -> Any:
     """The field that a value in a class declares: its default, unless it is a field, ours or a standard one."""
     if isinstance(value, _Field):
         return value
     standard = sys.modules.get("dataclasses")
     if standard is None or not isinstance(value, standard.Field):
-        return field(default=value)  # type: ignore[return-value]
-    options = {name: getattr(value, name) for name in _OPTIONS}
-    return field(**{name: option for name, option in options.items() if option is not standard.MISSING})  # type: ignore[return-value]
+        return field(default=value)
+    return field(**_given(value, standard.MISSING))
+
+
+def _given(one: Any, missing: object) -> dict[str, Any]:
+    """The options of a field, without those that are missing."""
+    options = {name: getattr(one, name) for name in _OPTIONS}
+    return {name: option for name, option in options.items() if option is not missing}
 
 
 def _with_slots(cls: Any, fields: tuple[_Field, ...]) -> Any:
@@ -154,13 +168,9 @@ class _Standard:
     def __get__(self, record: object, owner: Any) -> Any:
         from dataclasses import field, make_dataclass
 
-        fields = []
-        for one in owner.__record__:
-            options = {name: getattr(one, name) for name in _OPTIONS}
-            given = {name: option for name, option in options.items() if option is not _MISSING}
-            fields.append((one.name, one.type, field(**given)))
-        made = make_dataclass(owner.__name__, fields, init=False, repr=False, eq=False)
-        owner.__dataclass_fields__, owner.__dataclass_params__ = made.__dataclass_fields__, made.__dataclass_params__  # type: ignore[attr-defined]
+        fields = [(one.name, one.type, field(**_given(one, _MISSING))) for one in owner.__record__]
+        made: Any = make_dataclass(owner.__name__, fields, init=False, repr=False, eq=False)
+        owner.__dataclass_fields__, owner.__dataclass_params__ = made.__dataclass_fields__, made.__dataclass_params__
         return getattr(owner, f"__dataclass_{self.asked}__")
 
 

@@ -37,7 +37,14 @@ class Draft:
         slot = self.slots[number]
         if not isinstance(slot, ir.Coord):
             return slot
-        return next(range.lower for range in self.ranges if range.coordinate == slot.coordinate)
+        return self.range(slot.coordinate).lower
+
+    def range(self, coordinate: Coordinate) -> ir.Range:
+        """The range of a coordinate of the clause."""
+        for range in self.ranges:
+            if range.coordinate == coordinate:
+                return range
+        raise LookupError(coordinate)
 
 
 def lift(
@@ -81,9 +88,11 @@ def lift(
 
 
 def _counted_from_0(unit: Unit, frame: Frame, drafts: list[Draft]) -> tuple[list[Draft], list[ir.Expr | None]]:
-    count = len(drafts[0].slots)
-    if all(any(build.is_number(found.first(number), 0) for found in drafts) for number in range(count)):
-        return drafts, [None] * count
+    origins: list[ir.Expr | None] = [None] * len(drafts[0].slots)
+    if all(range.from_zero for range in drafts[0].ranges) and all(isinstance(s, ir.Coord) for s in drafts[0].slots):
+        return drafts, origins
+    if all(any(build.is_number(found.first(n), 0) for found in drafts) for n in range(len(origins))):
+        return drafts, origins
     from .origins import counted_from_0  # Few programs have one.
 
     return counted_from_0(unit, frame, drafts)
@@ -125,7 +134,7 @@ def _axis(unit: Unit, drafts: list[Draft], number: int, name: str, origin: ir.Ex
         slot = found.slots[number]
         if isinstance(slot, ir.Coord):
             coordinate = coordinate or slot.coordinate
-            range = next(r for r in found.ranges if r.coordinate == slot.coordinate)
+            range = found.range(slot.coordinate)
             intervals.append((range.lower, range.upper))
         else:
             after = build.apply("+", (slot, build.whole(1, slot.span)), "whole", slot.span)

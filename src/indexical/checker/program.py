@@ -9,7 +9,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.graph import reached
 from ..ir.types import KIND_OF, Coordinate, Dtype, Kind
-from ..ir.walk import children, rebuild
+from ..ir.walk import LEAVES, children, rebuild
 from ..records import replace
 from ..source import Span
 from ..syntax import tree
@@ -192,7 +192,7 @@ def _input_axes(
 def _input_axis(slot: tree.Binder, declared: Declarations, size: ir.Expr) -> ir.Axis:
     """An axis whose size, where it is the array's to say, points at its own slot."""
     coordinate = Coordinate(slot.name, False, declared.spaces.get(slot.name))
-    return ir.Axis(coordinate, replace(size, span=slot.span) if isinstance(size, ir.Size) else size)
+    return ir.Axis(coordinate, build.size(size.coordinate, slot.span) if isinstance(size, ir.Size) else size)
 
 
 # ---------------------------------------------------------------- definitions
@@ -264,13 +264,10 @@ def _defined(unit: Unit, name: str, span: Span, found: Meaning | None) -> Meanin
 
 
 def _depth(expr: ir.Expr) -> int:
-    deepest = 0
-    waiting = [(expr, 1)]
-    while waiting:
-        expr, level = waiting.pop()
-        deepest = max(deepest, level)
-        waiting += [(child, level + 1) for child in children(expr)]
-    return deepest
+    depth, level = 1, [expr]
+    while level := [child for part in level if type(part) not in LEAVES for child in children(part)]:
+        depth += 1
+    return depth
 
 
 def _check_uncalled(unit: Unit, declared: Declarations, functions: dict[str, Function]) -> None:

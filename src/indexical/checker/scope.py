@@ -138,7 +138,17 @@ class Scope:
             return self
         rests = {name: meaning for name, meaning in names.items() if isinstance(meaning, RestBinding)}
         leading = {**self.leading, **rests} if rests else self.leading
-        return replace(self, names={**self.names, **names}, leading=leading)
+        return Scope(
+            {**self.names, **names},
+            self.functions,
+            self.spaces,
+            self.sizes,
+            self.rests,
+            self.frame,
+            self.conditions,
+            self.in_function,
+            leading,
+        )
 
     def given(self, condition: ir.Expr | None) -> Scope:
         return self if condition is None else replace(self, conditions=(*self.conditions, condition))

@@ -28,11 +28,14 @@ class Classes:
         self.kept: list[ir.Range] = []
 
     def find(self, place: Place) -> Place:
-        root = place
-        while (above := self.parent.get(root, root)) != root:
+        above = self.parent.get(place)
+        if above is None:
+            return place
+        root = above
+        while (above := self.parent.get(root)) is not None:
             root = above
-        while place != root:
-            self.parent[place], place = root, self.parent.get(place, place)
+        while (above := self.parent[place]) != root:
+            self.parent[place], place = root, above
         return root
 
     def known(self, place: Place) -> str | None:

@@ -427,8 +427,9 @@ def _parts(kind: type) -> tuple[str, ...]:
 
 def children(node: Node) -> list[Node]:
     """The nodes directly inside a node, in the order of the text."""
+    kind: type = type(node)
     found: list[Node] = []
-    for part in _parts(type(node)):
+    for part in _parts(kind):
         value = getattr(node, part)
         if type(value) is tuple:
             found += value
