@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from math import gcd
-from typing import assert_never
+from typing import Any
 
 from ...records import dataclass
 from ...source import Span
@@ -21,40 +22,52 @@ from .safety import arranged
 
 _MIRRORED = {">": "<", ">=": "<="}
 
+# Two different ones of these, compared, are in order as they stand.
+_NAMED = (ir.Coord, ir.Size)
+
 
 def text(expr: ir.Expr) -> str:
     """An expression as text: the same only for the same expression."""
-    match expr:
-        case ir.Coord(coordinate):
-            return str(coordinate)
-        case ir.Const(value):
-            return str(value)
-        case ir.Size(coordinate):
-            return f"#{coordinate}"
-        case ir.Read(tensor, indices):
-            return f"{tensor}[{','.join(map(text, indices))}]"
-        case ir.Map(op, arguments):
-            return f"({op} {' '.join(map(text, arguments))})"
-        case ir.Select(condition, then, otherwise):
-            return f"(if {text(condition)} {text(then)} {text(otherwise)})"
-        case ir.Reduce(op, ranges, body, guard):
-            shown = " ".join(f"{r.coordinate}:{text(r.lower)}..{text(r.upper)}" for r in ranges)
-            return f"({op} {shown} | {'' if guard is None else text(guard)} | {text(body)})"
-        case ir.Normalize(op, coordinate, body, guard):
-            return f"({op} {coordinate} | {'' if guard is None else text(guard)} | {text(body)})"
-        case ir.Array(shape, cells, indices):
-            return f"(array {shape} {','.join(map(text, cells))} {' '.join(map(text, indices))})"
-        case _:
-            assert_never(expr)
+    return _TEXTS[type(expr)](expr)
+
+
+def _texts(exprs: Iterable[ir.Expr]) -> list[str]:
+    return [_TEXTS[type(expr)](expr) for expr in exprs]
+
+
+def _of_reduce(expr: ir.Reduce) -> str:
+    shown = " ".join(f"{r.coordinate}:{text(r.lower)}..{text(r.upper)}" for r in expr.ranges)
+    return f"({expr.op} {shown} | {'' if expr.guard is None else text(expr.guard)} | {text(expr.body)})"
+
+
+def _of_normalize(expr: ir.Normalize) -> str:
+    guard = "" if expr.guard is None else text(expr.guard)
+    return f"({expr.op} {expr.coordinate} | {guard} | {text(expr.body)})"
+
+
+# The text of each kind of expression: a table, as it is asked for at every step.
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    ir.Coord: lambda expr: str(expr.coordinate),
+    ir.Const: lambda expr: str(expr.value),
+    ir.Size: lambda expr: f"#{expr.coordinate}",
+    ir.Read: lambda expr: f"{expr.tensor}[{','.join(_texts(expr.indices))}]",
+    ir.Map: lambda expr: f"({expr.op} {' '.join(_texts(expr.arguments))})",
+    ir.Select: lambda expr: f"(if {text(expr.condition)} {text(expr.then)} {text(expr.otherwise)})",
+    ir.Reduce: _of_reduce,
+    ir.Normalize: _of_normalize,
+    ir.Array: lambda expr: f"(array {expr.shape} {','.join(_texts(expr.cells))} {' '.join(_texts(expr.indices))})",
+}
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """Expressions of one program, each written in one way. `real` does so for real ones."""
+    """Expressions of one program, each written in one way. `real` does so for real ones. What conditions say is
+    `known` until a definition has another form: most of them are asked for several times."""
 
     lets: Mapping[str, ir.Let]
     recurrent: frozenset[str]
     real: Callable[[ir.Expr], ir.Expr]
+    known: dict[tuple[ir.Expr, Span, bool], Mapping[str, ir.Expr]] = field(default_factory=dict)
 
     def any(self, expr: ir.Expr) -> ir.Expr:
         """An expression of any kind."""
@@ -158,12 +171,12 @@ class Canonical:
         found = self.conditions(expr)
         return build.conjunction(found.values()) or build.truth(True, expr.span)
 
-    def conditions(self, expr: ir.Expr, holds: bool = True) -> dict[str, ir.Expr]:
+    def conditions(self, expr: ir.Expr, holds: bool = True) -> Mapping[str, ir.Expr]:
         """The conditions that must all hold for one to hold (or to fail), by text and in order."""
-        found: dict[str, ir.Expr] = {}
-        for fact in self._facts(expr, holds):
-            found[text(fact)] = fact
-        return arranged(found)
+        place = expr, expr.span, holds
+        if place not in self.known:
+            self.known[place] = arranged({text(fact): fact for fact in self._facts(expr, holds)})
+        return self.known[place]
 
     def _facts(self, expr: ir.Expr, holds: bool) -> list[ir.Expr]:
         match expr:
@@ -189,11 +202,11 @@ class Canonical:
         found = self.opened(read) if read.type.kind == "bool" else None
         return None if found is None else build.conjunction((found[1], found[0]))
 
-    def _one_of(self, cases: list[dict[str, ir.Expr]], span: Span) -> list[ir.Expr]:
+    def _one_of(self, cases: list[Mapping[str, ir.Expr]], span: Span) -> list[ir.Expr]:
         """One of several conjunctions: what all of them share stands beside, what is said twice stands once."""
         if any(not case for case in cases):
             return []
-        flat: list[dict[str, ir.Expr]] = []
+        flat: list[Mapping[str, ir.Expr]] = []
         for case in cases:
             only = next(iter(case.values())) if len(case) == 1 else None
             if isinstance(only, ir.Map) and only.op == "||":
@@ -232,6 +245,9 @@ class Canonical:
         if op in ("==", "!="):
             difference, _ = signed(self.polynomial(left) - self.polynomial(right))
             return _equation(op, difference, span)
+        if isinstance(left, _NAMED) and isinstance(right, _NAMED) and left != right:
+            op, left, right = (_MIRRORED[op], right, left) if op in _MIRRORED else (op, left, right)
+            return [build.apply(op, (_here(left, span), _here(right, span)), "bool", span)]
         comparison = build.apply(op, (self.atom(left), self.atom(right)), "bool", span)
         rows = inequalities(comparison, constants_of(self.lets)) or []
         return [fact for row in rows for part in self._rows(row) for fact in at_least_zero(part, span)]
@@ -246,6 +262,10 @@ class Canonical:
                     sides += [-side for side in sides if op == "abs"]
                     return [found for side in sides for found in self._rows(rest.plus(side, factor))]
         return [row]
+
+
+def _here(expr: ir.Coord | ir.Size, span: Span) -> ir.Expr:
+    return build.coord(expr.coordinate, span) if isinstance(expr, ir.Coord) else expr
 
 
 def disjuncts(expr: ir.Expr) -> list[ir.Expr]:

@@ -15,6 +15,7 @@ from ..types import Coordinate
 from ..walk import Inexpressible, substitute, walk
 from .canonical import Canonical, signed, text
 from .canonical import written as whole_written
+from .contents import Contents
 from .normal import (
     ONE,
     Atom,
@@ -59,6 +60,7 @@ class Algebra:
 
     program: ir.Program
     kept: set[str] = field(default_factory=set)
+    contents: Contents = field(default_factory=Contents)
     known: dict[str, Form | None] = field(default_factory=dict)
     exponential: dict[str, bool] = field(default_factory=dict)
     simple: dict[str, bool] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class Algebra:
 
     @cached_property
     def caution(self) -> Caution:
-        return Caution(doubtful(self.program.lets))
+        return Caution(doubtful(self.program.lets, self.contents))
 
     def again(self, expr: ir.Expr) -> Form:
         if isinstance(expr, ir.Read) and expr.type.kind == "real":
@@ -282,7 +284,8 @@ class Algebra:
         if clause is None or name in self.kept:
             return False
         if name not in self.simple:
-            summed = any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(clause.body))
+            parts = self.contents.operations(self.lets[name])
+            summed = any(isinstance(part, ir.Reduce | ir.Normalize) for part in parts)
             self.simple[name] = not summed and not adds_apart(clause.body)
         return self.simple[name] or self._is_exponential(name)
 
@@ -293,9 +296,9 @@ class Algebra:
             return False
         if name not in self.exponential:
             self.exponential[name] = False
-            parts = list(walk(clause.body))
-            reads = {part.tensor for part in parts if isinstance(part, ir.Read)}
-            self.exponential[name] = any(map(is_exponential, parts)) or any(map(self._is_exponential, reads))
+            let = self.lets[name]
+            raised = any(map(is_exponential, self.contents.operations(let)))
+            self.exponential[name] = raised or any(map(self._is_exponential, self.contents.reads(let)))
         return self.exponential[name]
 
     def _read(self, read: ir.Read, scope: Scope | None) -> Form:
@@ -341,7 +344,7 @@ class Algebra:
         if self.lets.get(let.name, let) is not let:
             self.infinite.clear()
         self.put(let)
-        self.caution = self.caution.beside(let)
+        self.caution = self.caution.beside(let, self.contents)
 
     def put(self, let: ir.Let) -> None:
         """A definition in the form that it has for all that reads it: nothing that does was asked about before."""
@@ -350,6 +353,7 @@ class Algebra:
         self.exponential.pop(let.name, None)
         self.simple.pop(let.name, None)
         self.infinite.pop(let.name, None)
+        self.canonical.known.clear()
 
     def may_be_infinite(self, expr: ir.Expr) -> bool:
         """Whether this may be infinite at points that a guard removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from ...records import dataclass
@@ -11,16 +12,16 @@ from .. import nodes as ir
 from ..functions import operation
 from ..types import NOWHERE, Coordinate
 from ..walk import walk
+from .contents import Contents
 
 
-def doubtful(lets: Collection[ir.Let]) -> frozenset[Coordinate]:
+def doubtful(lets: Collection[ir.Let], contents: Contents) -> frozenset[Coordinate]:
     """Coordinates that run over a stated range: an axis that they index need not have all of their points."""
-    ranges = [r for let in lets for clause in let.clauses for r in clause.ranges]
-    for let in lets:
-        for clause in let.clauses:
-            for part in (clause.body, clause.guard):
-                if part is not None:
-                    ranges += [r for inner in walk(part) if isinstance(inner, ir.Reduce) for r in inner.ranges]
+    clauses = [clause for let in lets for clause in let.clauses]
+    ranges = [r for clause in clauses for r in clause.ranges]
+    guards = (part for clause in clauses if clause.guard is not None for part in walk(clause.guard))
+    parts = chain(guards, *map(contents.operations, lets))
+    ranges += [r for part in parts if isinstance(part, ir.Reduce) for r in part.ranges]
     captured = [axis.coordinate for let in lets for axis in let.axes[: let.captured]]
     return frozenset(r.coordinate for r in ranges if r.stated).union(captured)
 
@@ -37,9 +38,9 @@ class Caution:
         """The same under these conditions."""
         return Caution(self.doubts, NOWHERE.union(*(condition.type.coordinates for condition in conditions)))
 
-    def beside(self, let: ir.Let) -> Caution:
+    def beside(self, let: ir.Let, contents: Contents) -> Caution:
         """The same in a program with a further definition."""
-        return Caution(self.doubts | doubtful((let,)), self.guarded)
+        return Caution(self.doubts | doubtful((let,), contents), self.guarded)
 
     def trusts(self, index: ir.Expr) -> bool:
         """Whether an index is in bounds wherever it stands, or at least no condition around keeps it so."""

@@ -217,7 +217,10 @@ def _replaced(term: Product, values: Values, reader: Reader) -> Form:
             kept.append((plain, times_over))
             number = number * found.terms[0][0]
     exponent = None if term.exponent is None else replaced(term.exponent, values, reader)
-    result = form(((number, _conditioned(term, kept, exponent, values, reader)),))
+    changed = _conditioned(term, kept, exponent, values, reader)
+    if not others:
+        return ungrouped(number, changed)
+    result = form(((number, changed),))
     for other in others:
         result = times(result, other)
     return ungrouped(*result.terms[0]) if len(result.terms) == 1 else result

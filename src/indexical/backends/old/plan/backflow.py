@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ....ir import nodes as ir
+from ....ir.algebra.contents import Contents
 from ....ir.algebra.normal import Binder, Form, Product, Sum, TooLarge, multiplied, product
 from ....ir.algebra.normalize import Algebra
 from ....ir.algebra.predicates import is_exponential
@@ -55,11 +56,12 @@ class Scene:
 
     program: ir.Program
     wanted: tuple[str, ...]
+    contents: Contents
 
     def __post_init__(self) -> None:
         self.uses = Uses(self.program, self.wanted)
         self.exponential = {let.name for let in self.program.lets if _is_exponential(let)}
-        algebra = Algebra(self.program, set(self.exponential))
+        algebra = Algebra(self.program, set(self.exponential), self.contents)
         self.copies = {let.name for let in self.program.lets if algebra.is_copied(let.name)}
         self.caution = algebra.caution
 
@@ -68,7 +70,7 @@ class Scene:
         self.program = program
         self.uses.change(program, changed)
         for let in changed:
-            self.caution = self.caution.beside(let)
+            self.caution = self.caution.beside(let, self.contents)
             self.copies.discard(let.name)
             self.exponential.discard(let.name)
             if _is_exponential(let):
@@ -103,7 +105,7 @@ class Flowing:
         self.opening = self.pointwise | few | {r.name for r in self._readers(few) if len(r.axes) == len(axes)}
         gathers = {let.name for let in self._readers({self.name})} - self.pointwise
         self.results = gathers | {let.name for let in self._readers(gathers) if len(let.axes) < len(axes)}
-        self.algebra = Algebra(self.program, self._closed())
+        self.algebra = Algebra(self.program, self._closed(), self.scene.contents)
         self.algebra.caution = self.scene.caution
         self._forms: dict[str, Form | str | None] = {}
         self._uses: dict[Product, list[tuple[Use, tuple[Binder, ...]]]] = {}

@@ -8,6 +8,7 @@ from functools import partial
 
 from ....ir import nodes as ir
 from ....ir.affine import number, of_atom, polynomial
+from ....ir.algebra.contents import Contents
 from ....ir.cache_writes import find_put
 from ....ir.context import agreed
 from ....ir.domain import Domain, Slice
@@ -44,7 +45,6 @@ from ....plan.target import (
 )
 from .blocks import cut
 from .carried import carry
-from .contents import Contents
 from .contractions import contract
 from .decode import DECODE, decode_refusal, products_in
 from .duality import chunks_of
@@ -77,7 +77,7 @@ def choose(
         program = by_joined(program)
     dtype = widest(_reals(program, dtypes))
     contents = Contents()
-    describing = partial(_Describer, target=target, device=device, dtype=dtype)
+    describing = partial(_Describer, contents=contents, target=target, device=device, dtype=dtype)
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, describing, recompute, contents)
     program = derived.program
     tensors = program.tensors
@@ -208,8 +208,10 @@ def _derived(
 class _Describer:
     """The attentions of a program that have gradients in it, each with its kernel, for reals of one dtype or None."""
 
-    def __init__(self, program: ir.Program, target: Target, device: str, dtype: Dtype | None) -> None:
-        self.recognizer = Recognizer(program)
+    def __init__(
+        self, program: ir.Program, contents: Contents, target: Target, device: str, dtype: Dtype | None
+    ) -> None:
+        self.recognizer = Recognizer(program, contents)
         self.add = self.recognizer.add
         self.target, self.device, self.dtype = target, device, dtype
 
@@ -308,7 +310,7 @@ def _with_totals(
         return needed_by(program, wanted, read_by_kernels(attentions, derived, {}))
 
     found = find_totals(found, wanted, derived.left, needed, contents)
-    return beside_attentions(found, needed(found.program, found.attentions))
+    return beside_attentions(found, needed(found.program, found.attentions), contents)
 
 
 def _taken_back(found: Recognized, name: str, original: ir.Program) -> Recognized:

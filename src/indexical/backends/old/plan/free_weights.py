@@ -9,6 +9,7 @@ from ....facts.attention import Gather
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.algebra.canonical import text
+from ....ir.algebra.contents import Contents
 from ....ir.algebra.factors import Factor, product_of
 from ....ir.algebra.normal import (
     EMPTY,
@@ -37,7 +38,6 @@ from ....ir.types import Coordinate
 from ....ir.walk import reads_of, walk
 from ....plan.steps import Attention
 from ....records import dataclass
-from .contents import Contents
 from .duality import chunks_of
 from .placement import Placement, place_attention
 from .weights import Gathered, widened
@@ -236,7 +236,7 @@ def compares_own(let: ir.Let, contents: Contents) -> bool:
     """Whether a condition in a definition is one on two of its own coordinates."""
     clause = let.clauses[0]
     own = {range.coordinate for range in clause.ranges}
-    parts = contents.of(let) if len(let.clauses) == 1 else walk(clause.body)
+    parts = contents.operations(let) if len(let.clauses) == 1 else walk(clause.body)
     return any(len(held.type.coordinates & own) > 1 for held in _conditions(parts, clause.guard))
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.algebra.canonical import text
+from ....ir.algebra.contents import Contents
 from ....ir.algebra.normal import (
     EMPTY,
     Binder,
@@ -33,7 +34,6 @@ from ....ir.walk import fresh_name
 from ....plan.steps import Attend, Gradient, Receiver, Refusal, Step
 from ....records import dataclass
 from .backflow import Flowing, Scene, binder_of, flows_back
-from .contents import Contents
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import Uses, arranged, definition, extended
 from .softmaxes import name_softmaxes, weights_of
@@ -83,14 +83,15 @@ def derive(
 ) -> Derived:
     """A program that says the same, with a definition for everything that the backward of an attention computes;
     without `describing` there is no such kernel."""
-    parts = (part for let in program.lets for part in contents.of(let))
+    parts = (part for let in program.lets for part in contents.operations(let))
     if not any(isinstance(part, ir.Normalize) and part.op == "softmax" for part in parts):
         return Derived.none(program)
     named = name_softmaxes(program, needed(program, wanted))
     uses = Uses(named, wanted)
     if not any(_is_followed(let, uses) for let in named.lets):
         return Derived.none(program)
-    derived = _derived(named, wanted, describing, False) or _derived(named, wanted, describing, True)
+    derived = _derived(named, wanted, describing, contents, False)
+    derived = derived or _derived(named, wanted, describing, contents, True)
     assert derived is not None
     return derived if derived.gradients or derived.flowing else Derived.none(program)
 
@@ -99,6 +100,7 @@ def _derived(
     program: ir.Program,
     wanted: tuple[str, ...],
     describing: Callable[[ir.Program], Describer] | None,
+    contents: Contents,
     one_by_one: bool,
 ) -> Derived | None:
     """The derivatives of all weights, in an order that is found for all at once; None where there is none. Found for
@@ -107,7 +109,7 @@ def _derived(
     refusals: list[Refusal] = []
     flowing: list[str] = []
     left: set[str] = set()
-    scene = Scene(program, wanted)
+    scene = Scene(program, wanted, contents)
     describer: Describer | None = None
     for let in scene.program.lets:
         if not _is_followed(let, scene.uses):

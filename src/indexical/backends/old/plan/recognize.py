@@ -12,6 +12,7 @@ from typing import TypeGuard
 from ....facts.free_weights import free_gathers
 from ....ir import build
 from ....ir import nodes as ir
+from ....ir.algebra.contents import Contents
 from ....ir.algebra.factors import Forms
 from ....ir.algebra.normal import ZERO, Form, Number, Product, Sum, TooLarge, form, plus
 from ....ir.algebra.normalize import Algebra
@@ -23,7 +24,6 @@ from ....ir.walk import fresh_name, reads_of, rebuild, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal
 from ....records import dataclass
 from ....source import Span
-from .contents import Contents
 from .empty_sums import Written
 from .free_weights import Freed, causal_product, compares_own, free_attention, has_conditions
 from .ordering import preceded
@@ -46,8 +46,8 @@ def recognize(
     out where it is read."""
     wanted_here = needed(program, wanted) - set(left)
     contents = contents or Contents()
-    search = _Search(program, contents, Algebra(program, set(kept)))
-    raised = any(is_exponential(part) for let in program.lets for part in contents.of(let))
+    search = _Search(program, Algebra(program, set(kept), contents))
+    raised = any(is_exponential(part) for let in program.lets for part in contents.operations(let))
     for item in program.order if raised else ():
         if isinstance(item, ir.Stepwise):
             search.pass_by(name for name, _ in item.axes if name in wanted_here)
@@ -64,7 +64,7 @@ def _other_weights(program: ir.Program, names: Collection[str], contents: Conten
     """The attentions whose weights are no exponentials, of these definitions: no kernel computes them."""
     forms = Forms(program)
     lets = [let for let in program.lets if let.name in names]
-    quotients = (part for let in lets for part in contents.of(let) if _is_quotient(part))
+    quotients = (part for let in lets for part in contents.operations(let) if _is_quotient(part))
     if not any(isinstance(forms.written_out(part.arguments[1]), ir.Reduce) for part in quotients):
         return
     from ....facts.view import View
@@ -82,8 +82,8 @@ def _is_quotient(expr: ir.Expr) -> TypeGuard[ir.Map]:
 class Recognizer:
     """Further definitions of a program as attentions: all that they are made of is gone through once for all."""
 
-    def __init__(self, program: ir.Program) -> None:
-        self.search = _Search(program, Contents(), Algebra(program))
+    def __init__(self, program: ir.Program, contents: Contents) -> None:
+        self.search = _Search(program, Algebra(program, set(), contents))
         self.order = program.order
         self.place = {name: n for n, item in enumerate(program.order) for name in members(item)}
         self.seen: set[int] = set()
@@ -142,7 +142,6 @@ class _Search:
     into what reads them."""
 
     program: ir.Program
-    contents: Contents
     algebra: Algebra
     attentions: dict[str, Attention] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
@@ -156,6 +155,10 @@ class _Search:
     @property
     def lets(self) -> dict[str, ir.Let]:
         return self.algebra.lets
+
+    @property
+    def contents(self) -> Contents:
+        return self.algebra.contents
 
     def define(self, name: str) -> None:
         """Look for attentions in a definition, and put it in place with them as definitions before it."""
@@ -240,7 +243,7 @@ class _Search:
             if isinstance(item, ir.Once) and item.name in names and item.name not in self.attentions:
                 self._causal(self.lets[item.name], comparing, result)
         taken = {id(part) for parts in result.values() for found in parts for part in walk(found.total)}
-        may_pick = any(map(_is_size, chain.from_iterable(map(self.contents.of, self.program.lets))))
+        may_pick = any(map(_is_size, chain.from_iterable(map(self.contents.operations, self.program.lets))))
         from ....facts.view import View
 
         for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
@@ -263,7 +266,7 @@ class _Search:
         """Add the causal products of a definition: a kernel takes these in chunks. It is not written out where it is
         read."""
         guarded = any(clause.guard is not None for clause in let.clauses)
-        if not (guarded or (self._sums(let) and (comparing or has_conditions(self.contents.of(let))))):
+        if not (guarded or (self._sums(let) and (comparing or has_conditions(self.contents.operations(let))))):
             return
 
         def name() -> str:
@@ -280,11 +283,11 @@ class _Search:
     @cached_property
     def apart(self) -> Algebra:
         """The normal forms of what was found, in which causal products are kept as well."""
-        return Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept))
+        return Algebra(replace(self.program, lets=tuple(self.lets.values())), set(self.algebra.kept), self.contents)
 
     def _sums(self, let: ir.Let) -> bool:
         """Whether a definition sums products: known without looking into them."""
-        return any(map(_sums_reals, self.contents.of(let)))
+        return any(map(_sums_reals, self.contents.operations(let)))
 
     def _names(self, name: str, found: Mapping[str, list[Freed]]) -> Iterator[str]:
         """Names like this one that nothing has."""

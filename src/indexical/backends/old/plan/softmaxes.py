@@ -9,11 +9,11 @@ from ....facts.distributions import ranking
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.algebra.canonical import text
+from ....ir.algebra.contents import Contents
 from ....ir.conditions import conjuncts_of
 from ....ir.types import Coordinate
 from ....ir.walk import children, fresh_name, is_bare, reads_of, rebuild, substitute, walk
 from ....records import dataclass
-from .contents import Contents
 from .ordering import definition, preceded
 from .reach import reach
 
@@ -81,7 +81,7 @@ def gathering_selected(program: ir.Program, contents: Contents) -> set[str]:
     """The definitions that sum over the first of a ranking, `rank[j](…) < 64`, or under weights of these: there are
     places of so many, and no other is read."""
     lets = program.definitions
-    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in contents.of(let))}
+    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in contents.operations(let))}
     if not selected:
         return selected
     return selected | {let.name for let in program.lets if any(read.tensor in selected for read in reads_of(let))}

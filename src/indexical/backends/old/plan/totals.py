@@ -13,6 +13,7 @@ from typing import TypeAlias
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.algebra.canonical import text
+from ....ir.algebra.contents import Contents
 from ....ir.algebra.normal import (
     ZERO,
     Form,
@@ -36,7 +37,6 @@ from ....ir.types import Coordinate
 from ....ir.walk import fresh_name, reads_of, rebuild, substitute, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal, Softmax
 from ....records import dataclass
-from .contents import Contents
 from .ordering import following, preceded
 from .placement import Placement, place_attention
 from .recognize import Place, inside, is_one
@@ -60,7 +60,7 @@ def find_totals(
     lets = [let for let in found.program.lets if let.name in names and has_logarithms(let, contents)]
     if not lets:
         return found
-    search = _Search(found.program, contents, Algebra(found.program, set(found.attentions)))
+    search = _Search(found.program, Algebra(found.program, set(found.attentions), contents))
     for let in lets:
         search.define(let)
     gatherings = list(found.gatherings)
@@ -79,7 +79,7 @@ def find_totals(
 
 def has_logarithms(let: ir.Let, contents: Contents) -> bool:
     """Whether there may be totals in a definition: known without looking into it."""
-    return any(map(_is_logarithm, contents.of(let)))
+    return any(map(_is_logarithm, contents.operations(let)))
 
 
 def _is_logarithm(expr: ir.Expr) -> bool:
@@ -107,7 +107,6 @@ class _Search:
     total shared, and is added to it."""
 
     program: ir.Program
-    contents: Contents
     algebra: Algebra
     changed: dict[str, tuple[ir.Let, list[Placement]]] = field(default_factory=dict)
     scores: dict[str, set[str]] = field(default_factory=dict)
@@ -163,7 +162,7 @@ class _Search:
             rows = {axes[c] for c in lay_out(placed.attention, tuple(axes)).rows}
             for behind in self._behind(lets[name]):
                 asks = frozenset(a.coordinate for a in lets[behind].axes if text(a.extent) in rows)
-                for part in self.contents.of(lets[behind]):
+                for part in self.algebra.contents.operations(lets[behind]):
                     if not isinstance(part, ir.Reduce) or part.op != "sum" or text(part.ranges[0].upper) != key:
                         continue
                     if asks and self.scores[name] & set(read_in(part)):
@@ -246,13 +245,15 @@ def _compares(attention: Attention) -> bool:
 # ------------------------------------------------------------------------ beside an attention
 
 
-def beside_attentions(found: Recognized, needed: AbstractSet[str]) -> tuple[Recognized, Totals]:
+def beside_attentions(
+    found: Recognized, needed: AbstractSet[str], contents: Contents
+) -> tuple[Recognized, Totals]:
     """The attentions without the totals that another one has: these by that one, each with its axes in coordinates of
     the other; in an order in which both are computed at once."""
     totals = [name for name, attention in found.attentions.items() if attention.total and name in needed]
     if not totals:
         return found, {}
-    algebra = Algebra(found.program, set(found.attentions))
+    algebra = Algebra(found.program, set(found.attentions), contents)
     lets = found.program.definitions
     pairs: dict[str, list[Beside]] = {}
     for name in totals:

@@ -370,7 +370,7 @@ def _unmasked(
     return _simplified(site.algebra, score, guard), arranged(guard), doubts
 
 
-def _opposite(algebra: Algebra, conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
+def _opposite(algebra: Algebra, conditions: Mapping[str, ir.Expr]) -> Mapping[str, ir.Expr]:
     condition = build.conjunction(conditions.values())
     assert condition is not None
     return algebra.canonical.conditions(condition, False)
