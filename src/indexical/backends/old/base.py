@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -41,8 +41,10 @@ class Value:
 
     def but(self, code: Node, **changes: Any) -> Value:
         """The value with another code, and whatever else changes with it."""
-        found = Value(code, self.axes, self.kind, self.dtype, self.python)
-        return replace(found, **changes) if changes else found
+        if not changes:
+            return Value(code, self.axes, self.kind, self.dtype, self.python)
+        own: dict[str, Any] = {"axes": self.axes, "kind": self.kind, "dtype": self.dtype, "python": self.python}
+        return Value(code, **(own | changes))
 
     @property
     def is_named(self) -> bool:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TypeAlias
+from operator import attrgetter, is_
+from typing import Any, TypeAlias
 
 from ...records import dataclass
 
@@ -363,60 +364,61 @@ def negative(part: Part) -> Prefix:
 # -------------------------------------------------------------------- walking
 
 
+_PARTS: dict[type[object], Callable[[Any], tuple[Node, ...]]] = {
+    Call: lambda code: (code.function, *code.arguments, *(part for _, part in code.keywords)),
+    Attribute: lambda code: (code.of,),
+    Prefix: lambda code: (code.operand,),
+    Index: lambda code: (code.of, *code.slots),
+    Slice: lambda code: tuple(part for part in (code.start, code.stop, code.step) if part is not None),
+    Infix: lambda code: (code.left, code.right),
+    Ternary: lambda code: (code.then, code.condition, code.otherwise),
+    Between: lambda code: (code.low, code.value, code.high),
+    Tuple: lambda code: code.items,
+    List: lambda code: code.items,
+    Dict: lambda code: tuple(part for item in code.items for part in item),
+    Comprehension: lambda code: (code.item, code.iterable),
+    **dict.fromkeys((Name, Number, String, Hole), lambda _: ()),
+}
+
+
 def parts(code: Node) -> tuple[Node, ...]:
     """The nodes that a node is made of."""
-    match code:
-        case Call(function, arguments, keywords):
-            return (function, *arguments, *(part for _, part in keywords))
-        case Attribute(of) | Prefix(_, of):
-            return (of,)
-        case Index(of, slots):
-            return (of, *slots)
-        case Slice(start, stop, step):
-            return tuple(part for part in (start, stop, step) if part is not None)
-        case Infix(_, left, right):
-            return (left, right)
-        case Ternary(first, second, third) | Between(first, second, third):
-            return (first, second, third)
-        case Tuple(items) | List(items):
-            return items
-        case Dict(items):
-            return tuple(part for item in items for part in item)
-        case Comprehension(item, _, iterable):
-            return (item, iterable)
-        case _:
-            return ()
+    return _PARTS[type(code)](code)
 
 
 def rebuilt(code: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with each of its parts changed, in the order of `parts`."""
+    """The node with each of its parts changed, in the order of `parts`; itself where none is another one then."""
+    before = parts(code)
+    found = tuple(map(change, before))
+    return code if all(map(is_, before, found)) else with_parts(code, found)
+
+
+def with_parts(code: Node, found: tuple[Node, ...]) -> Node:
+    """The node with other parts, in the order of `parts`."""
     match code:
-        case Call(function, arguments, keywords):
-            changed = change(function), tuple(map(change, arguments))
-            return Call(*changed, tuple((key, change(part)) for key, part in keywords))
-        case Attribute(of, name):
-            return Attribute(change(of), name)
-        case Prefix(op, operand):
-            return Prefix(op, change(operand))
-        case Index(of, slots):
-            return Index(change(of), tuple(map(change, slots)))
+        case Call(_, arguments, keywords):
+            end = len(arguments) + 1
+            named = zip(keywords, found[end:], strict=True)
+            return Call(found[0], found[1:end], tuple((key, part) for (key, _), part in named))
+        case Attribute(_, name):
+            return Attribute(found[0], name)
+        case Prefix(op):
+            return Prefix(op, found[0])
+        case Index():
+            return Index(found[0], found[1:])
         case Slice():
-            ends = (code.start, code.stop, code.step)
-            return Slice(*(None if end is None else change(end) for end in ends))
-        case Infix(op, left, right):
-            return Infix(op, change(left), change(right))
-        case Ternary(first, second, third):
-            return Ternary(change(first), change(second), change(third))
-        case Between(first, second, third):
-            return Between(change(first), change(second), change(third))
-        case Tuple(items):
-            return Tuple(tuple(map(change, items)))
-        case List(items):
-            return List(tuple(map(change, items)))
-        case Dict(items):
-            return Dict(tuple((change(key), change(value)) for key, value in items))
-        case Comprehension(item, variable, iterable):
-            return Comprehension(change(item), variable, change(iterable))
+            waiting = iter(found)
+            return Slice(*(None if end is None else next(waiting) for end in (code.start, code.stop, code.step)))
+        case Infix(op):
+            return Infix(op, *found)
+        case Dict():
+            return Dict(tuple(zip(found[::2], found[1::2], strict=True)))
+        case Comprehension(_, variable):
+            return Comprehension(found[0], variable, found[1])
+        case Tuple() | List():
+            return type(code)(found)
+        case Ternary() | Between():
+            return type(code)(*found)
         case _:
             return code
 
@@ -429,7 +431,7 @@ def names(code: Node) -> Iterator[str]:
         if isinstance(code, Name):
             yield code.text
         else:
-            waiting += reversed(parts(code))
+            waiting += parts(code)[::-1]
 
 
 def renamed(code: Node, known: Mapping[str, str]) -> Node:
@@ -450,21 +452,19 @@ _INFIX |= dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "in", "not in", "is",
 _PREFIX = {"-": UNARY, "~": UNARY, "not ": NOT, "*": ATOM}
 
 
+_BINDING: dict[type[object], Callable[[Any], int]] = {
+    Infix: lambda code: _INFIX[code.op],
+    Prefix: lambda code: _PREFIX[code.op],
+    Number: lambda code: UNARY if code.text.startswith("-") else ATOM,
+    Ternary: lambda code: TERNARY,
+    Between: lambda code: COMPARISON,
+}
+
+
 def binding(code: Node) -> int:
     """The precedence of an expression."""
-    match code:
-        case Infix(op):
-            return _INFIX[op]
-        case Prefix(op):
-            return _PREFIX[op]
-        case Number(text):
-            return UNARY if text.startswith("-") else ATOM
-        case Ternary():
-            return TERNARY
-        case Between():
-            return COMPARISON
-        case _:
-            return ATOM
+    found = _BINDING.get(type(code))
+    return ATOM if found is None else found(code)
 
 
 def within(code: Node, level: int) -> str:
@@ -479,40 +479,47 @@ def atom(code: Node) -> str:
 
 def show(code: Node) -> str:
     """An expression as text, on one line."""
-    match code:
-        case Name(text) | Number(text):
-            return text
-        case Call(function, arguments, keywords):
-            shown = [*map(show, arguments), *(f"{key}={show(part)}" for key, part in keywords)]
-            return f"{atom(function)}({', '.join(shown)})"
-        case Attribute(of, name):
-            return f"{atom(of)}.{name}"
-        case Index(of, slots):
-            return f"{atom(of)}[{', '.join(map(show, slots))}]"
-        case Slice(start, stop, step):
-            ends = ":".join("" if end is None else show(end) for end in (start, stop))
-            return ends if step is None else f"{ends}:{show(step)}"
-        case Infix(op, left, right):
-            before, after = _sides(op)
-            return f"{within(left, before)} {op} {within(right, after)}"
-        case Prefix(op, operand):
-            return op + within(operand, _PREFIX[op])
-        case Ternary(then, condition, otherwise):
-            return f"{within(then, EITHER)} if {within(condition, EITHER)} else {within(otherwise, TERNARY)}"
-        case Between(low, value, high):
-            return " ".join((within(low, SUM), "<=", within(value, SUM), "<", within(high, SUM)))
-        case Tuple(items):
-            return f"({', '.join(map(show, items))}{',' if len(items) == 1 else ''})"
-        case List(items):
-            return f"[{', '.join(map(show, items))}]"
-        case Dict(items):
-            return "{" + ", ".join(f"{show(key)}: {show(value)}" for key, value in items) + "}"
-        case Comprehension(item, variable, iterable):
-            return f"[{show(item)} for {variable} in {show(iterable)}]"
-        case String(value):
-            return quoted(value)
-        case Hole(name):
-            return f"{{{name}}}"
+    return _SHOWN[type(code)](code)
+
+
+def _shown_call(code: Call) -> str:
+    shown = [*map(show, code.arguments), *(f"{key}={show(part)}" for key, part in code.keywords)]
+    return f"{atom(code.function)}({', '.join(shown)})"
+
+
+def _shown_slice(code: Slice) -> str:
+    ends = ":".join("" if end is None else show(end) for end in (code.start, code.stop))
+    return ends if code.step is None else f"{ends}:{show(code.step)}"
+
+
+def _shown_infix(code: Infix) -> str:
+    before, after = _SIDES[code.op]
+    return f"{within(code.left, before)} {code.op} {within(code.right, after)}"
+
+
+def _shown_ternary(code: Ternary) -> str:
+    condition, otherwise = within(code.condition, EITHER), within(code.otherwise, TERNARY)
+    return f"{within(code.then, EITHER)} if {condition} else {otherwise}"
+
+
+_SHOWN: dict[type[object], Callable[[Any], str]] = {
+    Name: attrgetter("text"),
+    Number: attrgetter("text"),
+    Call: _shown_call,
+    Attribute: lambda code: f"{atom(code.of)}.{code.name}",
+    Index: lambda code: f"{atom(code.of)}[{', '.join(map(show, code.slots))}]",
+    Slice: _shown_slice,
+    Infix: _shown_infix,
+    Prefix: lambda code: code.op + within(code.operand, _PREFIX[code.op]),
+    Ternary: _shown_ternary,
+    Between: lambda code: " ".join((within(code.low, SUM), "<=", within(code.value, SUM), "<", within(code.high, SUM))),
+    Tuple: lambda code: f"({', '.join(map(show, code.items))}{',' if len(code.items) == 1 else ''})",
+    List: lambda code: f"[{', '.join(map(show, code.items))}]",
+    Dict: lambda code: "{" + ", ".join(f"{show(key)}: {show(value)}" for key, value in code.items) + "}",
+    Comprehension: lambda code: f"[{show(code.item)} for {code.variable} in {show(code.iterable)}]",
+    String: lambda code: quoted(code.value),
+    Hole: lambda code: f"{{{code.name}}}",
+}
 
 
 def _sides(op: str) -> tuple[int, int]:
@@ -525,6 +532,9 @@ def _sides(op: str) -> tuple[int, int]:
     if op == "|":  # `(a & b) | c` is easier to read than without the brackets.
         return AND + 1, AND + 1
     return level, level + 1
+
+
+_SIDES = {op: _sides(op) for op in _INFIX}
 
 
 def quoted(text: str) -> str:

@@ -15,6 +15,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.types import Coordinate, Dtype
 from ...records import dataclass
 from .code import (
+    ATOM,
     Call,
     Comprehension,
     Index,
@@ -25,9 +26,9 @@ from .code import (
     binding,
     names,
     parts,
-    rebuilt,
     renamed,
     show,
+    with_parts,
     within,
 )
 
@@ -194,7 +195,7 @@ def _moved(statements: list[Statement]) -> list[Statement]:
                 moved = _put(using, step)
                 if moved is not None:
                     current[user], current[number] = moved, None
-                    reads[user] = set(moved.words)
+                    reads[user] = (reads[user] - {step.target}) | reads[number]
     return [statement for statement in current if statement is not None]
 
 
@@ -217,7 +218,13 @@ def _user(statements: list[Statement | None], reads: list[set[str]], number: int
 
 def _repeats(code: Node) -> bool:
     """Whether a part of this is computed again and again."""
-    return isinstance(code, Comprehension) or any(map(_repeats, parts(code)))
+    waiting = [code]
+    while waiting:
+        code = waiting.pop()
+        if isinstance(code, Comprehension):
+            return True
+        waiting += parts(code)
+    return False
 
 
 def _put(user: Statement, step: Statement) -> Statement | None:
@@ -225,36 +232,35 @@ def _put(user: Statement, step: Statement) -> Statement | None:
     assert step.code is not None
     if user.code == Name(step.target) and user.kind in ("temporary", "assign", "store"):
         return replace(user, code=step.code)
-    place = None if user.place is None else _placed(user.place, step.target, step.code)
-    code = None if user.code is None else _placed(user.code, step.target, step.code)
-    if place is False or code is False:
+    if len(show(step.code)) > MOVED:
+        return None
+    place, code = (part and _placed(part, step.target, step.code) for part in (user.place, user.code))
+    if (place is None) != (user.place is None) or (code is None) != (user.code is None):
         return None
     moved = replace(user, place=place, code=code)
     shown = moved.shown
     width = 4 * user.indent + len(shown) - 2 * shown.count("__")
-    return moved if width <= COMFORTABLE and len(show(step.code)) <= MOVED else None
+    return moved if width <= COMFORTABLE else None
 
 
 _WRITES_OVER = {row.torch.call: f"{row.torch.call}_" for row in FUNCTIONS.values() if row.torch.in_place}
 _FRESH = frozenset(("torch.addmm", "torch.addmv", "torch.addcmul"))
 
 
-def _placed(code: Node, target: str, step: Node) -> Node | Literal[False]:
-    """The code with a step in the place of its name; False where an index would stand behind brackets."""
+def _placed(code: Node, target: str, step: Node) -> Node | None:
+    """The code with a step in the place of its name; None where an index would stand behind brackets."""
     match code:
         case Name(text):
             return step if text == target else code
         case Call(Name(function), (Name(text),), ()) if text == target and function in _WRITES_OVER and _is_fresh(step):
             return Call(Name(_WRITES_OVER[function]), (step,))  # a new array, used here alone: PyTorch writes over it
-        case Index(Name(text)) if text == target and binding(step) < binding(Name(text)):
-            return False
-    if target not in names(code):
-        return code
-    found = [_placed(part, target, step) for part in parts(code)]
-    if False in found:
-        return False
-    waiting = iter(found)
-    return rebuilt(code, lambda _: next(waiting))  # type: ignore[arg-type, return-value]
+        case Index(Name(text)) if text == target and binding(step) < ATOM:
+            return None
+    for at, part in enumerate(before := parts(code)):
+        placed = _placed(part, target, step)
+        if placed is not part:  # It is read once.
+            return placed and with_parts(code, (*before[:at], placed, *before[at + 1 :]))
+    return code
 
 
 def _is_fresh(code: Node) -> bool:
