@@ -47,7 +47,7 @@ def share_alike(plan: Plan) -> Plan:
     memo: dict[Value, Value] = {}
     for one in reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)]):
         form = forms[one] = _form(one, forms, numbers)
-        op = with_operands(one.op, memo.__getitem__)
+        op = with_operands(one, memo.__getitem__)
         new = one if op is one.op else value(op)
         if isinstance(one.op, Map | Reduce | Contract | Normalize) and form.array and one.known.whole is None:
             known = first.setdefault(form.number, one)

@@ -15,7 +15,7 @@ import numpy as np
 from ..records import dataclass
 from .counted import work_of
 from .ledger import Ledger
-from .ops import Plan, Put, Result, Value, operands
+from .ops import Plan, Put, Result, Value
 from .order import is_view, owners_of, read_by_rows, stored
 from .show import Again
 from .way_back import Call
@@ -193,7 +193,7 @@ class Choices:
         where there can be no group: what is written to cannot be computed again."""
         count = len(self.paragraphs)
         found = np.full((count, count + 1), np.inf)
-        reads = [dict.fromkeys(_root(part) for one in v for part in operands(one.op)) for v in self._values]
+        reads = [dict.fromkeys(_root(part) for one in v for part in one.parts) for v in self._values]
         for start in range(count):
             seen: set[Value] = set()
             total = 0
@@ -225,8 +225,8 @@ class Choices:
 
 def _root(one: Value) -> Value:
     """The value whose memory a value is."""
-    while is_view(one) and operands(one.op):
-        one = operands(one.op)[0]
+    while is_view(one) and one.parts:
+        one = one.parts[0]
     return one
 
 
@@ -242,7 +242,7 @@ def _paragraphs(plan: Plan, ends: Mapping[str, int]) -> list[tuple[str, ...]]:
             last[name] = [other for other in names if other in own][-1]
     owners, rows = owners_of(plan), read_by_rows(plan)
     for one, owner in owners.items():
-        for part in operands(one.op) if owner in ends else ():
+        for part in one.parts if owner in ends else ():
             if part in rows:
                 last[owners[part]] = max(last.get(owners[part], owner), owner, key=names.index)
     found: list[tuple[str, ...]] = []

@@ -40,7 +40,6 @@ from .ops import (
     Table,
     Value,
     Write,
-    operands,
     value,
 )
 from .order import is_view, mapped, ordered, reachable, roots_of
@@ -107,7 +106,7 @@ def _owners(plan: Plan) -> dict[Value, Definition]:
             one = waiting.pop()
             if one not in found:
                 found[one] = definition
-                waiting += operands(one.op)
+                waiting += one.parts
     last = next(reversed(plan.definitions.values()))
     return {one: found.get(one, last) for one in reachable([*found, *roots_of(plan)])}
 
@@ -133,7 +132,7 @@ def _kept(plan: Plan, held: frozenset[str], points: int, all_points: int) -> Ite
             left -= size
             yield one
         else:
-            read.update(operands(one.op))
+            read.update(one.parts)
 
 
 def _is_constant(one: Value, stays: set[Value]) -> bool:
@@ -145,7 +144,7 @@ def _is_constant(one: Value, stays: set[Value]) -> bool:
             return not any(isinstance(part, ir.Size | ir.Read | ir.Coord) for part in walk(expr))
         case Iota() | Table():
             return all(isinstance(axis.extent, ir.Const) for axis in one.axes)
-    parts = operands(one.op)
+    parts = one.parts
     is_whole = not one.symbols and all(isinstance(axis.extent, ir.Const) for axis in _bound(one))
     return bool(parts) and is_whole and all(part in stays for part in parts)
 
@@ -156,7 +155,7 @@ def _is_held(one: Value, held: frozenset[str], stays: set[Value]) -> bool:
         case Input(name):
             return name in held
         case Read(outside="never"):
-            return is_view(one) and not one.symbols and all(part in stays for part in operands(one.op))
+            return is_view(one) and not one.symbols and all(part in stays for part in one.parts)
     return False
 
 

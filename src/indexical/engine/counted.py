@@ -24,7 +24,6 @@ from .ops import (
     Reduce,
     Value,
     Write,
-    operands,
 )
 from .order import is_view
 from .specialise import Sizes
@@ -84,7 +83,7 @@ def multiplications(one: Value, counted: Counted) -> int:
             pairs = (counted.cells(_all_axes((one, part), ())) for _, part in given)
             return max(pairs, default=0) // max(1, counted.cells(home[-1:]))
         case Map() | Normalize() | Write() | Library():
-            return max(counted.cells(part.axes) for part in (one, *operands(one.op)))
+            return max(counted.cells(part.axes) for part in (one, *one.parts))
     return 0
 
 
@@ -94,7 +93,7 @@ def moved(one: Value, counted: Counted) -> int:
         return 2 * counted.bytes(one.op.values)
     if isinstance(one.op, Carried) or (is_view(one) and not isinstance(one.op, Iota)):
         return 0
-    return counted.bytes(one) + sum(counted.bytes(part) for part in dict.fromkeys(operands(one.op)))
+    return counted.bytes(one) + sum(counted.bytes(part) for part in dict.fromkeys(one.parts))
 
 
 def _all_axes(values: Iterable[Value], over: Iterable[Axis]) -> list[Axis]:

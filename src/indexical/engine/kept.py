@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..records import dataclass
 from .counted import Counted
 from .ledger import There, is_affine, key_of
-from .ops import Carried, Contract, Input, Iota, Loop, Map, Opaque, Plan, Read, Result, Value, operands
+from .ops import Carried, Contract, Input, Iota, Loop, Map, Opaque, Plan, Read, Result, Value
 from .products import Order, is_pair
 from .show import Statements
 from .workspace import Workspace
@@ -52,7 +52,7 @@ class Keeping(There):
             waiting = [one]
             while waiting:
                 part = waiting[-1]
-                some = [] if part.kind != "real" else [each for each in operands(part.op) if each not in self.learns]
+                some = [] if part.kind != "real" else [each for each in part.parts if each not in self.learns]
                 if some:
                     waiting += some
                     continue
@@ -64,7 +64,7 @@ class Keeping(There):
             return one.op.name in self.learned
         if isinstance(one.op, Carried):
             return bool(self.learned)
-        return any(self.learns[part] for part in operands(one.op))
+        return any(self.learns[part] for part in one.parts)
 
     def keeps(self, one: Value) -> list[Value]:
         """The arrays of operands and of the result that are kept."""
@@ -84,9 +84,9 @@ class Keeping(There):
         keeps = self.need(one).keeps
         parts = [one] if "result" in keeps else []
         if "operands" in keeps:
-            parts += [part for part in operands(one.op) if not part.is_host]
+            parts += [part for part in one.parts if not part.is_host]
         if "test" in keeps:
-            parts.append(operands(one.op)[0])
+            parts.append(one.parts[0])
         return parts
 
     def _facing(self, one: Value, factors: Sequence[Value]) -> list[Value]:
@@ -140,7 +140,7 @@ class Keeping(There):
 
     def reached(self, one: Value) -> list[Value]:
         """The operands that a gradient is made for; of a loop, the rows that it stores."""
-        parts = rows_of(one.op.loop) if isinstance(one.op, Result) else operands(one.op)
+        parts = rows_of(one.op.loop) if isinstance(one.op, Result) else one.parts
         return [part for part in dict.fromkeys(parts) if self.is_learned(part) and not part.is_host]
 
     def passes(self, one: Value, part: Value) -> bool:
@@ -166,7 +166,7 @@ class Keeping(There):
         """The bytes that an operation needs for itself on the way back."""
         if isinstance(one.op, Opaque):
             return self.once(self.taken, one).back
-        largest = max(self.counted.bytes(part) for part in (one, *operands(one.op)))
+        largest = max(self.counted.bytes(part) for part in (one, *one.parts))
         more = int(self.need(one).back * largest)
         if isinstance(one.op, Map):
             # What is repeated has the gradient of every point first, and then their sum.

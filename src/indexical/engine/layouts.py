@@ -32,7 +32,6 @@ from .ops import (
     Table,
     Value,
     Write,
-    operands,
 )
 from .order import reachable, roots_of
 from .products import Order, is_pair, product_of
@@ -97,7 +96,7 @@ def _wishes(values: list[Value], written: Mapping[Value, Order]) -> dict[Value, 
     wishes = dict(written)
     for one in reversed(values):
         own = wishes.setdefault(one, _names(one.axes))
-        for part in operands(one.op):
+        for part in one.parts:
             if part not in wishes:
                 wishes[part] = _restricted(_wish(one, part, own), part)
     return wishes

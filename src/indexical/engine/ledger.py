@@ -33,7 +33,6 @@ from .ops import (
     Result,
     Value,
     Write,
-    operands,
 )
 from .order import expression, is_view, ordered, read_by_rows, roots_of, stepped_along
 from .products import Product, copied, is_pair, product_of
@@ -156,7 +155,7 @@ class There:
 
     def parts(self, one: Value) -> tuple[Value, ...]:
         """The operands of a value, each once."""
-        return tuple(dict.fromkeys(operands(one.op)))
+        return tuple(dict.fromkeys(one.parts))
 
     def run(self, start: int, stop: int) -> None:
         """The statements from one up to another. What was there before them stays."""
@@ -269,7 +268,7 @@ class There:
 
     def _needed(self, one: Value) -> int:
         need = self.memory.workspace.get(key_of(one), _NOTHING)
-        largest = max((one, *operands(one.op)), key=self.counted.bytes)
+        largest = max((one, *one.parts), key=self.counted.bytes)
         index = one.op.index if isinstance(one.op, Read) else ()
         places = max((self.counted.cells(at.axes) for _, at in index), default=0)
         more = need.times * self.counted.bytes(largest) + need.a_cell * self.counted.cells(largest.axes)

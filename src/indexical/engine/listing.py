@@ -29,7 +29,6 @@ from .ops import (
     Table,
     Value,
     Write,
-    operands,
 )
 from .order import is_view, ordered, owners_of, roots_of
 from .words import brief
@@ -79,7 +78,7 @@ def _only_indices(plan: Plan) -> set[Value]:
     for one in reversed(ordered(plan)):
         if one in needed:
             index = {at for _, at in one.op.index} if isinstance(one.op, Read) and _is_shift(one.op) else set()
-            needed.update(part for part in operands(one.op) if part not in index)
+            needed.update(part for part in one.parts if part not in index)
     return {one for one in ordered(plan) if one not in needed}
 
 

@@ -286,9 +286,10 @@ Op: TypeAlias = (
 
 class Value:
     """The array that an operation makes. All of it follows from the operation: its axes, sorted by name; its kind and
-    dtype (None: weak); the steps of loops that it varies with, in its extents too; and what is known of its numbers."""
+    dtype (None: weak); the steps of loops that it varies with, in its extents too; what is known of its numbers; and
+    its `parts`, the operands."""
 
-    __slots__ = ("__weakref__", "axes", "dtype", "kind", "known", "names", "op", "symbols")
+    __slots__ = ("__weakref__", "axes", "dtype", "kind", "known", "names", "op", "parts", "symbols")
 
     def __init__(
         self,
@@ -301,6 +302,7 @@ class Value:
     ) -> None:
         self.op, self.axes, self.kind, self.dtype, self.symbols, self.known = op, axes, kind, dtype, symbols, known
         self.names = frozenset(axis.name for axis in axes)
+        self.parts = operands(op)
 
     @property
     def is_host(self) -> bool:
@@ -427,9 +429,9 @@ _PLAIN = frozenset(
 
 
 @cache
-def _parts_of(of: type) -> tuple[str, ...]:
-    """The fields of an operation that may have values in them."""
-    return tuple(one.name for one in fields(of) if one.name not in _PLAIN)
+def _fields_of(of: type) -> tuple[tuple[str, bool], ...]:
+    """The fields of an operation, or of a part of one, each with whether it may have values in it."""
+    return tuple((one.name, of in (Loop, Store) or one.name not in _PLAIN) for one in fields(of))
 
 
 def operands(op: Op) -> tuple[Value, ...]:
@@ -440,8 +442,7 @@ def operands(op: Op) -> tuple[Value, ...]:
         case Input() | Number() | Table() | Iota() | Carried():
             return ()
     found: list[Value] = []
-    for name in _parts_of(type(op)):  # type: ignore[arg-type]
-        _take(getattr(op, name), found)
+    _take_fields(op, found)
     return tuple(found)
 
 
@@ -452,14 +453,24 @@ def _take(part: object, found: list[Value]) -> None:
         for one in part:
             _take(one, found)
     elif isinstance(part, Loop | Store):
-        for one in fields(part):
-            _take(getattr(part, one.name), found)
+        _take_fields(part, found)
 
 
-def with_operands(op: Op, change: Callable[[Value], Value]) -> Op:
-    """The same operation of changed values; itself, where none changed."""
-    new = _changed(op, change)
-    return op if new is op else new  # type: ignore[no-any-return]
+def _take_fields(part: object, found: list[Value]) -> None:
+    for one, may_have in _fields(part):
+        if may_have:
+            _take(one, found)
+
+
+def _fields(part: Any) -> list[tuple[Any, bool]]:
+    return [(getattr(part, name), may_have) for name, may_have in _fields_of(type(part))]  # type: ignore[arg-type]
+
+
+def with_operands(one: Value, change: Callable[[Value], Value]) -> Op:
+    """The operation of a value with changed operands; itself, where none changed."""
+    if all(change(part) is part for part in one.parts):
+        return one.op
+    return _changed_fields(one.op, change)  # type: ignore[no-any-return]
 
 
 def _changed(part: Any, change: Callable[[Value], Value]) -> Any:
@@ -468,17 +479,13 @@ def _changed(part: Any, change: Callable[[Value], Value]) -> Any:
     if isinstance(part, tuple):
         new = tuple(_changed(one, change) for one in part)
         return part if all(one is other for one, other in zip(new, part, strict=True)) else new
-    if isinstance(part, Loop | Store) or type(part) in _OPERATIONS:
-        old = [getattr(part, one.name) for one in fields(part)]
-        changed = [_changed(one, change) for one in old]
-        same = all(one is other for one, other in zip(changed, old, strict=True))
-        return part if same else type(part)(*changed)
-    return part
+    return _changed_fields(part, change) if isinstance(part, Loop | Store) else part
 
 
-_OPERATIONS = frozenset(
-    (Map, Read, Write, Put, Reduce, Contract, Normalize, Library, Join, Opaque, Result)
-)  # The leaves have no operands.
+def _changed_fields(part: Any, change: Callable[[Value], Value]) -> Any:
+    old = _fields(part)
+    new = [_changed(one, change) if may_have else one for one, may_have in old]
+    return part if all(one is other for one, (other, _) in zip(new, old, strict=True)) else type(part)(*new)
 
 
 # ----------------------------------------------------------------------- builders

@@ -31,7 +31,6 @@ from .ops import (
     Result,
     Value,
     Write,
-    operands,
     value,
     with_operands,
 )
@@ -45,14 +44,13 @@ _INLINED = (Map, Read, Reduce, Contract, Normalize, Library)
 def reachable(roots: Iterable[Value]) -> list[Value]:
     """Every value that some are made of, each after its operands."""
     seen: dict[Value, None] = {}
-    waiting = [(root, False) for root in reversed(list(roots))]
+    waiting = list(roots)[::-1]
     while waiting:
-        one, is_done = waiting.pop()
-        if is_done:
-            seen[one] = None
-        elif one not in seen:
-            waiting.append((one, True))
-            waiting += [(part, False) for part in reversed(operands(one.op)) if part not in seen]
+        before = [part for part in waiting[-1].parts if part not in seen]
+        if before:
+            waiting += before[::-1]
+        else:
+            seen[waiting.pop()] = None
     return list(seen)
 
 
@@ -70,7 +68,7 @@ def ordered(plan: Plan) -> list[Value]:
     needed = set(roots)
     for one in reversed(values):
         if one in needed:
-            needed.update(operands(one.op))
+            needed.update(one.parts)
     return [one for one in values if one in needed]
 
 
@@ -79,7 +77,7 @@ def uses(plan: Plan) -> Counter[Value]:
     roots = roots_of(plan)
     found = Counter(roots)
     for one in reachable(roots):
-        found.update(operands(one.op))
+        found.update(one.parts)
     return found
 
 
@@ -121,7 +119,7 @@ def mapped(plan: Plan, change: Callable[[Value], Value], memo: dict[Value, Value
     value became is written into `memo`."""
     memo = {} if memo is None else memo
     for one in reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)]):
-        new = with_operands(one.op, memo.__getitem__)
+        new = with_operands(one, memo.__getitem__)
         memo[one] = change(one if new is one.op else value(new))
     return replaced(plan, memo)
 
@@ -148,12 +146,12 @@ def turned(result: Value) -> list[Value]:
     assert isinstance(result.op, Result)
     steps = stepped(result.op.loop)
     seen: dict[Value, None] = {}
-    waiting = list(operands(result.op))
+    waiting = list(result.parts)
     while waiting:
         one = waiting.pop()
         if one not in seen and one.symbols & steps:
             seen[one] = None
-            waiting += operands(one.op)
+            waiting += one.parts
     return list(seen)
 
 
@@ -172,7 +170,7 @@ def carried_by(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
         if isinstance(one.op, Carried):
             found[one] = frozenset((one.op.name,))
         else:
-            parts = [found[part] for part in operands(one.op) if found[part]]
+            parts = [found[part] for part in one.parts if found[part]]
             found[one] = nothing.union(*parts) if parts else nothing
             if isinstance(one.op, Result) and found[one]:
                 found[one] -= stored(one.op.loop)
@@ -185,7 +183,7 @@ def read_by_rows(plan: Plan) -> dict[Value, tuple[Value, ...]]:
     whole = set(roots_of(plan))
     steps: dict[Value, dict[Value, None]] = {}
     for one in reachable(whole):
-        for part in operands(one.op):
+        for part in one.parts:
             if isinstance(part.op, Result | Opaque):
                 step = _step_read(one, part)
                 if step is None or (isinstance(part.op, Opaque) and not _is_last(step, part.op)):
@@ -233,15 +231,15 @@ def inlined(plan: Plan) -> frozenset[Value]:
     values = ordered(plan)
     times, refuses = Counter(roots_of(plan)), set(definition_of(plan))
     for one in values:
-        times.update(operands(one.op))
+        times.update(one.parts)
         if isinstance(one.op, Read | Write) and one.op.outside == "check":
-            refuses.update(operands(one.op))
+            refuses.update(one.parts)
         elif not isinstance(one.op, Result):  # What varies with fewer steps than its reader is made before the loop.
-            refuses.update(part for part in operands(one.op) if part.symbols != one.symbols)
+            refuses.update(part for part in one.parts if part.symbols != one.symbols)
     length: dict[Value, int] = {}
     found: set[Value] = set()
     for one in values:
-        length[one] = 1 + sum(length[part] for part in operands(one.op) if part in found)
+        length[one] = 1 + sum(length[part] for part in one.parts if part in found)
         is_short = isinstance(one.op, _INLINED) and length[one] <= _WIDEST
         if is_short and one.axes and times[one] <= 1 and one not in refuses:
             found.add(one)
@@ -260,7 +258,7 @@ def expression(one: Value, inside: frozenset[Value]) -> list[Value]:
     while waiting:
         part = waiting.pop()
         found.append(part)
-        waiting += [each for each in operands(part.op) if each in inside]
+        waiting += [each for each in part.parts if each in inside]
     return found[::-1]
 
 
@@ -276,10 +274,10 @@ def lifetimes(plan: Plan, inside: frozenset[Value] = frozenset()) -> list[tuple[
         one = order[place]
         if one not in inside:
             end = place
-        read = operands(one.op)
+        read = one.parts
         if isinstance(one.op, Result):
             body = turned(one)
-            read = (*read, *body, *(part for each in body for part in operands(each.op)))
+            read = (*read, *body, *(part for each in body for part in each.parts))
         for part in read:
             last.setdefault(part, place if part in inside else end)
     kept = set(roots_of(plan))

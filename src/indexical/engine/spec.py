@@ -35,7 +35,6 @@ from .ops import (
     Table,
     Value,
     Write,
-    operands,
     value,
 )
 from .order import reachable, roots_of
@@ -104,7 +103,7 @@ def _carried(one: Value, memo: dict[Value, frozenset[str]]) -> frozenset[str]:
     """The definitions that a value reads while they are being computed."""
     for part in reachable((one,)):
         own = frozenset((part.op.name,)) if isinstance(part.op, Carried) else frozenset[str]()
-        inner = own.union(*(memo[other] for other in operands(part.op)))
+        inner = own.union(*(memo[other] for other in part.parts))
         memo[part] = inner - _stored(part.op.loop) if isinstance(part.op, Result) else inner
     return memo[one]
 
@@ -138,7 +137,7 @@ def _type(one: Value) -> Iterator[str]:
     for axis in one.axes:
         if axis.extent.type.kind != "whole":
             yield f"the extent of `{axis.name}` is no whole number"
-        held = [part for part in operands(one.op) if axis.name in part.names and not _binds(one.op, axis.name)]
+        held = [part for part in one.parts if axis.name in part.names and not _binds(one.op, axis.name)]
         for part in held:
             if not _same_extent(part.axis(axis.name), axis):
                 yield f"`{axis.name}` has another extent in {part!r}"

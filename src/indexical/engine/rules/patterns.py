@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeAlias
 
 from ...records import dataclass
@@ -28,33 +28,33 @@ class Pattern:
     commutes: bool = False
     when: Callable[[Value], bool] | None = None
 
-    def match(self, one: Value, found: Found) -> Iterator[Found]:
+    def match(self, one: Value, found: Found) -> list[Found]:
         """Every way in which a value is like this, with what was found before."""
         if self.of is not None and not isinstance(one.op, self.of):
-            return
+            return []
         if found.get(self.name, one) is not one or (self.when is not None and not self.when(one)):
-            return
+            return []
         states = [{**found, self.name: one} if self.name else found]
         for name, wanted in self.fields:
             part = getattr(one.op, name)
             if isinstance(wanted, Pattern):
                 states = [new for state in states if isinstance(part, Value) for new in wanted.match(part, state)]
             elif (part not in wanted) if isinstance(wanted, frozenset) else part != wanted:
-                return
+                return []
         if self.args is not None and isinstance(one.op, Map):
             given = one.op.args
             orders = [given, given[::-1]] if self.commutes and len(given) == 2 else [given]
             states = [new for state in states for order in orders for new in _each(self.args, order, state)]
-        yield from states
+        return states
 
 
-def _each(patterns: tuple[Pattern, ...], values: tuple[Value, ...], found: Found) -> Iterator[Found]:
+def _each(patterns: tuple[Pattern, ...], values: tuple[Value, ...], found: Found) -> list[Found]:
     if len(patterns) != len(values):
-        return
+        return []
     states = [found]
     for pattern, one in zip(patterns, values, strict=True):
         states = [new for state in states for new in pattern.match(one, state)]
-    yield from states
+    return states
 
 
 def anything(name: str = "", when: Callable[[Value], bool] | None = None) -> Pattern:

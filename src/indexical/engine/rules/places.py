@@ -24,7 +24,6 @@ from ..ops import (
     all_of,
     conjuncts,
     host,
-    operands,
     value,
 )
 from ..order import is_view
@@ -82,7 +81,7 @@ def pinned(op: Reduce) -> tuple[Axis, Value, list[Value]] | None:
             place = solved(test, axis)
             if place is None:
                 continue
-            if place.known.whole is None or not place.names & over or value(Iota(axis)) in operands(test.op):
+            if place.known.whole is None or not place.names & over or value(Iota(axis)) in test.parts:
                 return axis, place, tests[:n] + tests[n + 1 :]
     return None
 

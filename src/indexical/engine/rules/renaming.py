@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir.types import Coordinate
-from ..ops import Axis, Contract, Iota, Map, Normalize, Read, Reduce, Value, operands, value, with_operands
+from ..ops import Axis, Contract, Iota, Map, Normalize, Read, Reduce, Value, value, with_operands
 from .patterns import Found, No, Target
 
 _RENAMED = (Iota, Map, Read, Reduce, Contract, Normalize)
@@ -58,7 +58,7 @@ def _varying(one: Value, name: Coordinate) -> list[Value] | None:
 
 def _free_in(one: Value, name: Coordinate) -> tuple[Value, ...]:
     """The operands in which an axis of this name is the value's own: an axis that is read at places is not."""
-    parts = operands(one.op)
+    parts = one.parts
     if isinstance(one.op, Read) and name in dict(one.op.index):
         return tuple(part for part in parts if part is not one.op.source)
     return parts
@@ -95,9 +95,9 @@ def rename(one: Value, old: Axis, new: Axis) -> Value | None:
             case Read():
                 made[part] = _renamed_read(part.op, old.name, made)
             case Map() | Contract() | Reduce():
-                made[part] = value(with_operands(part.op, lambda inner: made.get(inner, inner)))
+                made[part] = value(with_operands(part, lambda inner: made.get(inner, inner)))
             case Normalize(along=along):
-                inner = with_operands(part.op, lambda inner: made.get(inner, inner))
+                inner = with_operands(part, lambda inner: made.get(inner, inner))
                 assert isinstance(inner, Normalize)
                 made[part] = value(replace(inner, along=new) if along == old else inner)
             case _:

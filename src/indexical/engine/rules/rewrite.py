@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from ...records import dataclass
-from ..ops import Applied, Plan, Refused, Result, Value, operands, value, with_operands
+from ..ops import Applied, Plan, Refused, Result, Value, value, with_operands
 from ..order import names_in, owners_of, reachable, replaced, roots_of
 from ..words import brief
 from .patterns import No, Rule, Target
@@ -48,7 +48,8 @@ def rewrite(plan: Plan, rules: tuple[Rule, ...], target: Target, steps: list[Ste
     are added to a list, in the order in which they were tried."""
     values = reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)])
     writer = Rewriter(rules, target)
-    if not any(map(writer.is_met, values)):
+    writer.plain = {one for one in values if not writer.is_met(one)}
+    if len(writer.plain) == len(values):
         return plan
     writer.shared = _shared(plan, values)
     result = replaced(plan, {one: writer.rewritten(one) for one in values})
@@ -80,7 +81,7 @@ def _shared(plan: Plan, values: Iterable[Value]) -> frozenset[Value]:
     readers: dict[Value, set[object]] = {}
     for one in values:
         reader = one.op.loop if isinstance(one.op, Result) else one
-        for part in operands(one.op):
+        for part in one.parts:
             readers.setdefault(part, set()).add(reader)
     return frozenset(roots_of(plan)) | {one for one, found in readers.items() if len(found) > 1}
 
@@ -90,6 +91,7 @@ class Rewriter:
 
     def __init__(self, rules: tuple[Rule, ...], target: Target, shared: frozenset[Value] = frozenset()) -> None:
         self.rules, self.target, self.shared = rules, target, shared
+        self.plain: set[Value] = set()  # Values of the plan that no rule is for.
         self.made_anyway: set[Value] = set()
         self.done: dict[Key, Value] = {}
         self.heights: dict[Value, int] = {}
@@ -99,6 +101,13 @@ class Rewriter:
 
     def rewritten(self, one: Value) -> Value:
         """A value whose operands are rewritten, and then itself."""
+        stays = one in self.plain and all(self.done.get((part, 0)) is part for part in one.parts)
+        if stays and (one, 0) not in self.done:
+            self.trails[one, 0] = [(part, 0) for part in one.parts]
+            self.done[one, 0] = one
+            if one in self.shared:
+                self.made_anyway.add(one)
+            return one
         waiting: dict[Key, Work] = {}
         asked: Key = (one, 0)
         while True:
@@ -126,7 +135,7 @@ class Rewriter:
     def _work(self, one: Value, begin: int) -> Work:
         trail = self.trails[one, begin] = []
         if begin == 0:
-            trail += [(part, 0) for part in operands(one.op)]
+            trail += [(part, 0) for part in one.parts]
             new = yield from self._with_parts(one)
             if new is not one:
                 trail.append((new, 0))
@@ -155,12 +164,12 @@ class Rewriter:
     def _with_parts(self, one: Value) -> Generator[Key, Value, Value]:
         """The same of rewritten operands."""
         new: dict[Value, Value] = {}
-        for part in operands(one.op):
+        for part in one.parts:
             if part not in new:
                 new[part] = yield part, 0
         if all(part is other for part, other in new.items()):
             return one
-        return value(with_operands(one.op, new.__getitem__))
+        return value(with_operands(one, new.__getitem__))
 
     def trail_of(self, key: Key, seen: set[Key]) -> Iterator[Step | Declined]:
         """The rules on the way to what a value became, in their order, but those that were seen before. What was tried
@@ -182,7 +191,7 @@ class Rewriter:
 
     def is_met(self, one: Value) -> bool:
         """Whether a value is like the pattern of some rule. Where none of a plan is, it stays as it is."""
-        return any(any(True for _ in rule.pattern.match(one, {})) for _, rule in self._rules_of(type(one.op)))
+        return any(rule.pattern.match(one, {}) for _, rule in self._rules_of(type(one.op)))
 
     def difference(self, one: Value, other: Value, cost: Callable[[Value], float]) -> float:
         """How much more one value costs than another: of what is made for both, or anyway, nothing is looked at.
@@ -201,7 +210,7 @@ class Rewriter:
                 continue
             (sign,) = sides[top]
             total += sign * cost(top)
-            for part in operands(top.op):
+            for part in top.parts:
                 if part not in sides:
                     sides[part] = set()
                     heappush(waiting, (-self.height(part), id(part), part))
@@ -216,7 +225,7 @@ class Rewriter:
             if top in self.heights:
                 waiting.pop()
                 continue
-            parts = operands(top.op)
+            parts = top.parts
             missing = [part for part in parts if part not in self.heights]
             if missing:
                 waiting += missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.types import Coordinate
-from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts, operands
+from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts
 from ..order import is_view
 from ..words import Names, as_written
 from .choices import group_of
@@ -21,7 +21,7 @@ def at_one_point(before: Value, after: Value, names: Names) -> str:
     if is_arithmetic(place):
         return ""  # It is a view.
     test = next(test for test in conjuncts(before.op.where) if solved(test, axis) is place)
-    direct = place in operands(test.op)
+    direct = place in test.parts
     written = f"{axis.name} == {as_written(place, names)}" if direct else as_written(test, names)
     return f"read at `{written}`; 0 where that is no `{axis.name}`"
 
@@ -32,7 +32,7 @@ def into_places(before: Value, after: Value, names: Names) -> str:
     assert isinstance(after.op, Write)
     over = _listed(axis.name for axis in after.op.gone)
     tests = [test for test in conjuncts(before.op.where) if isinstance(test.op, Map) and test.op.fn == "=="]
-    direct = {place for test in tests for place in operands(test.op)}
+    direct = {place for test in tests for place in test.parts}
     by = (place if place in direct else _naming(tests, axis.name) for axis, place in after.op.index)
     return f"scatter-add over {over} by {', '.join(f'`{as_written(one, names)}`' for one in by)}"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.affine import is_counted, polynomial
 from ...ir.types import Coordinate
-from ..ops import Axis, Iota, Read, Table, Value, all_of, conjuncts, operands
+from ..ops import Axis, Iota, Read, Table, Value, all_of, conjuncts
 from ..reach import Side, ends_of, side_of
 from .code import COMPARE, Code, chain, closed, infix
 from .numbers import counted, extent, is_never_negative, number
@@ -21,7 +21,7 @@ def out_of_bounds(p: Printer, source: Value, name: Coordinate) -> str:
     while True:
         definition = p.definition_of.get(source)
         title = definition.name if definition is not None else getattr(source.op, "name", None)
-        within = [part for part in operands(source.op) if name in part.names]
+        within = [part for part in source.parts if name in part.names]
         if isinstance(source.op, Read):
             index = source.op.index
             name = next((old for old, at in index if isinstance(at.op, Iota) and at.op.axis.name == name), name)

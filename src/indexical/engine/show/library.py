@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import nodes as ir
-from ..ops import Layout, Library, Value, operands
+from ..ops import Layout, Library, Value
 from .code import ATOM, Code, chain, closed, tupled
 from .numbers import extent, number
 
@@ -34,7 +34,7 @@ def library(p: Any, one: Value) -> Code:
 def laid_out(p: Any, arg: Value, layout: Layout, one: Value) -> Code:
     """An array with an axis for each group of axes."""
     order = tuple(name for group in layout for name in group)
-    axes = {axis.name: axis for each in (*operands(one.op), one, arg) for axis in each.axes}
+    axes = {axis.name: axis for each in (*one.parts, one, arg) for axis in each.axes}
     code: Code = p.whole(arg, tuple(axes[name] for name in order))
     if all(len(group) == 1 for group in layout):
         return code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import Input, Value, operands
+from ..ops import Input, Value
 from ..order import roots_of
 from .lines import filled
 from .printer import Printer
@@ -11,8 +11,8 @@ from .printer import Printer
 def free(p: Printer) -> None:
     """Let go of the names of values that all their readers have read. Only what was read since the last time is looked
     at. What a function inside was given is looked at after it."""
-    read = {part: None for one in p.unlooked for part in operands(one.op) if part in p.names and part not in p.held}
-    p.unlooked = [one for one in p.unlooked if not p.held.isdisjoint(operands(one.op))]
+    read = {part: None for one in p.unlooked for part in one.parts if part in p.names and part not in p.held}
+    p.unlooked = [one for one in p.unlooked if not p.held.isdisjoint(one.parts)]
     done = {p.names[one] for one in read if _is_done(p, one)}
     if not done:
         return

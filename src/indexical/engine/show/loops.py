@@ -43,7 +43,7 @@ def _open(p: Printer, loop: Loop) -> None:
     """A loop and all its rows; what begins them stands before it, where it is needed."""
     inside = reachable(made_by(loop))
     reads = [one.op for one in inside if isinstance(one.op, Read)]
-    others = [part.op for one in inside if not isinstance(one.op, Read) for part in operands(one.op)]
+    others = [part.op for one in inside if not isinstance(one.op, Read) for part in one.parts]
     wholes = {op.name for op in others if isinstance(op, Carried)}
     after = {one.op.of.name: one for one in reachable(roots_of(p.plan)) if isinstance(one.op, Result)}
     for name in stored(loop):
@@ -180,7 +180,7 @@ def _unnamed(p: Printer, loop: Loop) -> list[Value]:
     found: dict[Value, None] = {}
     waiting = [root for root in reversed(made_by(loop)) if root not in p.names]
     while waiting:
-        parts = [part for part in operands(waiting[-1].op) if part not in found and part not in p.names]
+        parts = [part for part in waiting[-1].parts if part not in found and part not in p.names]
         if parts:
             waiting += parts
         else:
@@ -271,7 +271,7 @@ def _read_through(one: Value) -> tuple[Value, ...]:
     """The operands of a value, without the source of a row, which is asked about as a whole."""
     if isinstance(one.op, Read) and isinstance(one.op.source.op, Carried):
         return tuple(at for _, at in one.op.index)
-    return operands(one.op)
+    return one.parts
 
 
 def _reads(one: Value, item: Store) -> bool:

@@ -10,7 +10,7 @@ from ...ir.needs import members
 from ...ir.walk import reads_of
 from ..constants import shared
 from ..merging import merge_of
-from ..ops import Axis, Definition, Input, Map, Read, Result, Value, operands
+from ..ops import Axis, Definition, Input, Map, Read, Result, Value
 from ..order import reachable, roots_of
 from .code import Code, call, method
 from .inputs import argument_of, input_of
@@ -114,7 +114,7 @@ def _cancelled(p: Printer, wanted: list[Definition]) -> dict[str, list[str]]:
     computed = {one: 1 << number for number, one in enumerate(arrays)}
     written = {name: 1 << number for number, name in enumerate(names)}
     for one in reachable(roots_of(p.plan)):
-        computed.setdefault(one, reduce(or_, (computed[part] for part in operands(one.op)), 0))
+        computed.setdefault(one, reduce(or_, (computed[part] for part in one.parts), 0))
     program = p.plan.written or p.plan.program
     lets = program.definitions
     for order in program.order:

@@ -34,7 +34,6 @@ from ..ops import (
     Table,
     Value,
     Write,
-    operands,
 )
 from ..order import reachable, read_by_rows, roots_of, uses
 from .code import ATOM, UNARY, Code, call, closed, indexed, method, quoted, tupled
@@ -377,7 +376,7 @@ class Printer:
         if self._readers is None:
             self._readers = {}
             for reader in reachable(roots_of(self.plan)):
-                for part in operands(reader.op):
+                for part in reader.parts:
                     self._readers.setdefault(part, set()).add(reader)
         return self._readers.get(one, set())
 

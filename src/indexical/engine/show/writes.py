@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...ir.affine import of_atom
 from ...ir.types import Coordinate
 from ..constants import shared
-from ..ops import Axis, Iota, Put, Value, Write, operands, value
+from ..ops import Axis, Iota, Put, Value, Write, value
 from .checks import check_places, out_of_bounds
 from .code import Code, call, tupled
 from .joins import slot
@@ -46,7 +46,7 @@ def write(p: Printer, one: Value) -> Code:
 
 def _multiplied(p: Printer, one: Value, axis: Axis) -> Value:
     """What is multiplied with values by place: the array that has these places."""
-    beside = [part for reader in p.readers(one) for part in operands(reader.op) if part is not one]
+    beside = [part for reader in p.readers(one) for part in reader.parts if part is not one]
     return next((part for part in beside if axis.name in part.names), one)
 
 
