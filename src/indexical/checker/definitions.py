@@ -165,7 +165,6 @@ def is_whole(scope: Scope, node: tree.Expr) -> bool:
 def define(unit: Unit, scope: Scope, block: tree.Block) -> dict[str, Meaning]:
     """The local definitions of a block or a function, and what their names mean."""
     groups: dict[str, list[tree.Let]] = {}
-    sides = derivatives.sides_of(block) if block.lets else frozenset()
     for let in [part for several in block.lets for part in apart(several)]:
         known = groups.setdefault(let.name, [])
         if known and (let.slots is None or len(let.slots) != len(known[0].slots or ())):
@@ -173,8 +172,13 @@ def define(unit: Unit, scope: Scope, block: tree.Block) -> dict[str, Meaning]:
         else:
             known.append(let)
     names: dict[str, Meaning] = {}
-    mentioned = inline.mentions(groups)
-    for group in inline.in_order(groups, mentioned):
+    if not groups:
+        return names
+    if id(block) not in unit.orders:  # A function is read at each of its calls.
+        mentioned = inline.mentions(groups)
+        unit.orders[id(block)] = mentioned, inline.in_order(groups, mentioned), derivatives.sides_of(block)
+    mentioned, order, sides = unit.orders[id(block)]
+    for group in order:
         here = scope.binding(names)
         if group[0] in names:
             continue

@@ -9,7 +9,7 @@ from fractions import Fraction
 from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF
-from ..ir.walk import children, parts_in, parts_of, walk
+from ..ir.walk import children, of_kinds, parts_of, walk
 from ..ir.whole import LARGEST
 from .reporting import report_all
 
@@ -17,7 +17,8 @@ from .reporting import report_all
 def check(program: ir.Program, sink: Sink) -> None:
     """Report every number that is used as a whole one and has more than 64 bits."""
     for let in program.lets:
-        if not any(isinstance(part, ir.Const | ir.Array) and _may_be_too_large(part) for part in parts_in(let)):
+        numbers: list[ir.Const | ir.Array] = of_kinds(parts_of(let), ir.Const, ir.Array)
+        if not any(isinstance(number, ir.Array) or _is_too_large(number) for number in numbers):
             continue
         found = Sink()
         bodies = {id(clause.body) for clause in let.clauses}
@@ -75,10 +76,6 @@ def _too_large(expr: ir.Expr, becomes_real: bool) -> Iterator[ir.Const]:
         if isinstance(expr, ir.Array):
             yield from filter(_is_too_large, expr.cells)
         waiting += [(child, _is_made_real(child, expr, becomes_real)) for child in children(expr)]
-
-
-def _may_be_too_large(part: ir.Const | ir.Array) -> bool:
-    return isinstance(part, ir.Array) or _is_too_large(part)
 
 
 def _is_too_large(number: ir.Const) -> bool:

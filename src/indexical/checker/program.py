@@ -45,7 +45,8 @@ def check(file: tree.File, sink: Sink, derive: Derive | None = None) -> ir.Progr
 def finish(program: ir.Program, sink: Sink) -> ir.Program | None:
     """The program with its definitions in order; None where something is wrong with it that its Program shows."""
     program = replace(program, order=recurrence.arrange({let.name: let for let in program.lets}, sink))
-    spaces.check(program, sink)
+    if spaces.are_declared(program):
+        spaces.check(program, sink)
     bounds.check(program, sink)
     absence.check(program, sink)
     numerals.check(program, sink)

@@ -182,6 +182,9 @@ class Unit:
     sized: dict[str, tuple[Tensor, ir.Expr, Span]] = field(default_factory=dict)
     disputed: set[str] = field(default_factory=set)
     attached: dict[int, list[tree.Guard]] = field(default_factory=dict)
+    # What the definitions of a block, by its identity, mention of each other, their order, and those among them that a
+    # derivative is of or by.
+    orders: dict[int, tuple[Mapping[str, set[str]], list[list[str]], frozenset[str]]] = field(default_factory=dict)
     calls: list[tuple[Function, Span]] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     expanding: list[str] = field(default_factory=list)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from operator import attrgetter, is_
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from ..records import replace
 from . import build, nodes
 from .nodes import Array, Clause, Const, Coord, Expr, Let, Map, Normalize, Program, Range, Read, Reduce, Select, Size
 from .types import Coordinate, Type
+
+E = TypeVar("E", bound=Expr)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -53,6 +55,21 @@ def walk(expr: Expr) -> Iterator[Expr]:
             waiting += _INSIDE[kind](expr)
 
 
+def of_kinds(exprs: Iterable[Expr], *kinds: type[E]) -> list[E]:
+    """All of these kinds that are among some expressions and inside them, in the order of `walk`, which is slower."""
+    found: list[E] = []
+    for expr in exprs:
+        waiting = [expr]
+        while waiting:
+            part = waiting.pop()
+            kind = type(part)
+            if kind in kinds:
+                found.append(part)  # type: ignore[arg-type]
+            if kind not in LEAVES:
+                waiting += _INSIDE[kind](part)
+    return found
+
+
 def parts_of(let: Let) -> Iterator[Expr]:
     """Every expression of a definition: bodies, guards, places, bounds and extents."""
     for axis in let.axes:
@@ -70,7 +87,7 @@ def parts_of(let: Let) -> Iterator[Expr]:
 def reads_of(let: Let) -> tuple[Read, ...]:
     """Every read of a definition, which is walked when it is first asked for."""
     if let.reads is None:
-        found = tuple(part for expr in parts_of(let) for part in walk(expr) if isinstance(part, Read))
+        found = tuple(of_kinds(parts_of(let), Read))
         object.__setattr__(let, "reads", found)
         return found
     return let.reads
