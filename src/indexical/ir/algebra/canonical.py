@@ -16,11 +16,14 @@ from ..conditions import OPPOSITE, fails
 from ..context import constants_of
 from ..prove import inequalities
 from ..types import Coordinate
-from ..walk import at, rebuild, substitute
+from ..walk import LEAVES, at, rebuild, substitute
 from .normal import height
 from .safety import arranged
 
 _MIRRORED = {">": "<", ">=": "<="}
+
+# Indices that stay as they are.
+_PLACES = (ir.Coord, ir.Const)
 
 # Two different ones of these, compared, are in order as they stand.
 _NAMED = (ir.Coord, ir.Size)
@@ -83,13 +86,11 @@ class Canonical:
 
     def whole(self, expr: ir.Expr) -> ir.Expr:
         """Whole arithmetic as a sum of products in order; what cannot be taken apart has canonical parts."""
-        match expr:
-            case ir.Const() | ir.Coord() | ir.Size():
-                return expr
-            case ir.Read(_, indices) if indices:
-                return self.atom(expr)
-            case _:
-                return written(self.polynomial(expr), expr.span)
+        if isinstance(expr, LEAVES):
+            return expr
+        if isinstance(expr, ir.Read) and expr.indices:
+            return self.atom(expr)
+        return written(self.polynomial(expr), expr.span)
 
     def polynomial(self, expr: ir.Expr) -> Polynomial:
         inner = self.atom(expr)
@@ -104,7 +105,7 @@ class Canonical:
                 through = None if expr.type.kind == "real" else self._read_on(expr)
                 if through is not None:
                     return self.atom(through)
-                if all(isinstance(index, ir.Coord | ir.Const) for index in indices):
+                if all(isinstance(index, _PLACES) for index in indices):
                     return expr
                 return build.read(tensor, tuple(map(self.whole, indices)), expr.type.kind, expr.span)
             case ir.Reduce():

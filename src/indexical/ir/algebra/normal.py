@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 from ...records import dataclass, replace
 from .. import nodes as ir
 from ..types import NOWHERE, Coordinate
-from ..walk import walk
+from ..walk import LEAVES, walk
 from .safety import Caution, arranged
 
 Number: TypeAlias = int | Fraction
@@ -205,7 +205,7 @@ def _key(factor: tuple[Atom, Number]) -> str:
 
 def height(expr: ir.Expr) -> int:
     """One more than the highest coordinate that an expression binds."""
-    if isinstance(expr, ir.Coord | ir.Size | ir.Const):
+    if isinstance(expr, LEAVES):
         return 0
     if isinstance(expr, ir.Read) and all(isinstance(index, ir.Coord) for index in expr.indices):
         return 0

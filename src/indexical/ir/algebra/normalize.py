@@ -48,6 +48,9 @@ from .writing import written
 
 Scope = Mapping[Coordinate, ir.Range]
 
+_NUMBERED = (ir.Coord, ir.Size)
+_SUMMED = (ir.Reduce, ir.Normalize)
+
 # How many terms may be made for one definition, and how deep definitions may be written out in one another,
 # before it is given up.
 MOST_WORK = 4000
@@ -114,7 +117,7 @@ class Algebra:
             return self._of_whole(expr)
         match expr:
             case ir.Const(value):
-                return constant(Fraction(value))
+                return constant(value if isinstance(value, Fraction) else Fraction(value))
             case ir.Read():
                 return self._read(expr, scope)
             case ir.Map(_, ()):
@@ -138,7 +141,7 @@ class Algebra:
     def _of_whole(self, expr: ir.Expr) -> Form:
         """Whole arithmetic: a product of atoms is a product, a sum of several stays one atom, so that no digits
         are lost to its parts."""
-        if isinstance(expr, ir.Coord | ir.Size):
+        if isinstance(expr, _NUMBERED):
             return self._leaf(expr)
         value, share = signed(self.canonical.polynomial(expr))
         if len(value.terms) > 1:
@@ -285,7 +288,7 @@ class Algebra:
             return False
         if name not in self.simple:
             parts = self.contents.operations(self.lets[name])
-            summed = any(isinstance(part, ir.Reduce | ir.Normalize) for part in parts)
+            summed = any(isinstance(part, _SUMMED) for part in parts)
             self.simple[name] = not summed and not adds_apart(clause.body)
         return self.simple[name] or self._is_exponential(name)
 

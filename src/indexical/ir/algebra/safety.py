@@ -11,7 +11,7 @@ from ...records import dataclass
 from .. import nodes as ir
 from ..functions import operation
 from ..types import NOWHERE, Coordinate
-from ..walk import walk
+from ..walk import LEAVES, walk
 from .contents import Contents
 
 
@@ -53,6 +53,8 @@ class Caution:
 def is_safe(expr: ir.Expr, caution: Caution) -> bool:
     """Whether an expression has a value wherever it stands."""
     for part in walk(expr):
+        if isinstance(part, LEAVES):
+            continue
         match part:
             case ir.Read(indices=indices) | ir.Array(indices=indices):
                 if not all(map(caution.trusts, indices)):
@@ -127,6 +129,7 @@ def _is_counted(divisor: ir.Expr) -> bool:
 
 
 _STRICT = Caution()
+_READS = (ir.Read, ir.Array)
 
 
 def arranged(conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
@@ -141,7 +144,7 @@ def arranged(conditions: Mapping[str, ir.Expr]) -> dict[str, ir.Expr]:
         if not is_safe(condition, _STRICT):
             other.append((key, condition))
         else:
-            reads = any(isinstance(part, ir.Read | ir.Array) for part in walk(condition))
+            reads = any(isinstance(part, _READS) for part in walk(condition))
             (reading if reads else safe).append((key, condition))
     return dict((*sorted(safe, key=_first), *sorted(reading, key=_first), *other))
 

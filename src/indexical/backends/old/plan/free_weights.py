@@ -220,13 +220,17 @@ def causal_product(
     if not held and not comparing:
         return None
     for key in total.ranges:
-        if key.depends_on:
+        body = None if key.depends_on else _summed_to(total, key)
+        if body is None:
             continue
+        forms: dict[frozenset[str], Form | None] = {}
         for row in sorted(total.type.coordinates):
             pair = {key.coordinate, row}
             inlined = frozenset(_opened(algebra, [Factor(total.body)], key.coordinate, frozenset((row,))))
             if inlined & comparing or any(pair <= condition.type.coordinates for condition in held):
-                found = _causal(algebra, let, clause, total, trail, key, row, inlined, name)
+                if inlined not in forms:
+                    forms[inlined] = _normal(algebra, body, (*trail, *total.ranges), inlined)
+                found = _causal(algebra, let, clause, total, trail, key, row, inlined, forms[inlined], name)
                 if found is not None:
                     return found
     return None
@@ -255,6 +259,26 @@ def _conditions(parts: Iterable[ir.Expr], guard: ir.Expr | None) -> list[ir.Expr
     return held
 
 
+def _summed_to(total: ir.Reduce, key: ir.Range) -> ir.Expr | None:
+    """What is summed over a key, the sum over all others done; None where a guard is in the way."""
+    others = tuple(step for step in total.ranges if step is not key)
+    if not others:
+        return total.body
+    if total.guard is not None and total.guard.type.coordinates & {step.coordinate for step in others}:
+        return None
+    return build.reduce("sum", others, total.body, None, "real", total.span)
+
+
+def _normal(algebra: Algebra, body: ir.Expr, trail: Trail, inlined: frozenset[str]) -> Form | None:
+    """An expression with some definitions written out in it; None where it grows too large."""
+    scope = {step.coordinate: step for step in trail if isinstance(step, ir.Range)}
+    algebra.work = algebra.depth = 0
+    try:
+        return algebra.opened(algebra.form(body, scope), lambda read: read.tensor in inlined)
+    except TooLarge:
+        return None
+
+
 def _causal(
     algebra: Algebra,
     let: ir.Let,
@@ -264,22 +288,14 @@ def _causal(
     key: ir.Range,
     row: Coordinate,
     inlined: frozenset[str],
+    whole: Form | None,
     name: Callable[[], str],
 ) -> Freed | None:
     """The sum over earlier keys as chunks of matrix products; None where it is none."""
-    scope = {step.coordinate: step for step in (*trail, *total.ranges) if isinstance(step, ir.Range)}
-    body = total.body
-    if len(total.ranges) > 1:
-        others = tuple(step for step in total.ranges if step is not key)
-        if total.guard is not None and total.guard.type.coordinates & {step.coordinate for step in others}:
-            return None
-        body = build.reduce("sum", others, body, None, "real", total.span)
-    algebra.work = algebra.depth = 0
+    if whole is None or len(whole.terms) != 1:
+        return None
+    number, term = whole.terms[0]
     try:
-        whole = algebra.opened(algebra.form(body, scope), lambda read: read.tensor in inlined)
-        if len(whole.terms) != 1:
-            return None
-        number, term = whole.terms[0]
         guard = {**({} if total.guard is None else algebra.conditions(total.guard)), **term.conditions}
         pair = {row, key.coordinate}
         weights = [f for f in term.factors if pair <= f[0].coordinates or not f[0].coordinates]

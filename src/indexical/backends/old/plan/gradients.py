@@ -36,7 +36,7 @@ from ....records import dataclass
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import Uses, arranged, definition, extended
-from .softmaxes import name_softmaxes, weights_of
+from .softmaxes import may_flow_back, name_softmaxes, weights_of
 
 
 class Describer(Protocol):
@@ -85,6 +85,8 @@ def derive(
     without `describing` there is no such kernel."""
     parts = (part for let in program.lets for part in contents.operations(let))
     if not any(isinstance(part, ir.Normalize) and part.op == "softmax" for part in parts):
+        return Derived.none(program)
+    if not may_flow_back(program, contents):
         return Derived.none(program)
     named = name_softmaxes(program, needed(program, wanted))
     uses = Uses(named, wanted)

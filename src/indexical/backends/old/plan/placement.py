@@ -185,7 +185,7 @@ def _values(names: Names, span: Span) -> dict[Coordinate, ir.Expr]:
 
 def _described(algebra: Algebra, found: Gathered, names: Names, span: Span) -> Attention:
     """The attention in the coordinates of its own definition."""
-    values = _values(names, span)
+    values = _values({old: new for old, new in names.items() if old != new or old.space != new.space}, span)
     taken = [name.name for name in names.values()]
 
     def shown(part: Form) -> ir.Expr:

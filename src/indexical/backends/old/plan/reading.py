@@ -50,6 +50,8 @@ def cancelled(
 ) -> dict[str, tuple[str, ...]]:
     """For definitions asked for, the real inputs that they are made of as they were written, and not as they are
     computed: these cancel. What all keys share does so in a softmax."""
+    if program is original and not reading:
+        return {}
     reals = [tensor.name for tensor in original.inputs if tensor.kind == "real"]
     bits = {name: 1 << number for number, name in enumerate(reals)}
     written, computed = _made_of(original, {}, bits), _made_of(program, reading, bits)

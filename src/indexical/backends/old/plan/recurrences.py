@@ -9,7 +9,7 @@ from ....checker.recurrence import is_plain
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.affine import polynomial
-from ....ir.context import Trail, assume, constants_of, visit_clause
+from ....ir.context import Trail, assume, bound_by, constants_of, visit_clause
 from ....ir.graph import components
 from ....ir.text import shown
 from ....ir.walk import at, reads_of, rebuild, renamed_apart, walk
@@ -194,13 +194,28 @@ def _reads(clause: ir.Clause, names: Mapping[str, ir.Let]) -> Iterator[tuple[ir.
 
 def _is_there(read: ir.Read, trail: Trail, others: Mapping[str, ir.Let], lets: Mapping[str, ir.Let]) -> bool:
     """Whether a read is in bounds, for certain."""
+    places = [
+        (index, axis.extent)
+        for index, axis in zip(read.indices, others[read.tensor].axes, strict=True)
+        if not _runs_over(index, axis.extent, trail)
+    ]
+    if not places:
+        return True
     known = assume(trail, lets)
     constants = constants_of(lets)
-    for index, axis in zip(read.indices, others[read.tensor].axes, strict=True):
-        place, extent = polynomial(index, constants), polynomial(axis.extent, constants)
+    for index, length in places:
+        place, extent = polynomial(index, constants), polynomial(length, constants)
         if not known.entails(place) or not known.entails(extent - place - 1):
             return False
     return True
+
+
+def _runs_over(index: ir.Expr, extent: ir.Expr, trail: Trail) -> bool:
+    """Whether an index is a coordinate that runs over just the points of an axis."""
+    if not isinstance(index, ir.Coord):
+        return False
+    bound = bound_by(index.coordinate, trail)
+    return bound.from_zero and bound.upper == extent
 
 
 def _written_out(expr: ir.Expr, others: Mapping[str, ir.Let], taken: set[str]) -> ir.Expr | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from ....facts.distributions import ranking
@@ -18,6 +18,30 @@ from .ordering import definition, preceded
 from .reach import reach
 
 Scope = Mapping[Coordinate, ir.Range]
+
+
+def may_flow_back(program: ir.Program, contents: Contents) -> bool:
+    """Whether softmaxes might be used in another way than each to gather, once in a definition: known before they have
+    names."""
+    known = {let.name: weights_of(_guarded_within(let)) for let in program.lets}
+    weights = {name: whole for name, whole in known.items() if whole is not None}
+    for let in program.lets:
+        own = {slot.coordinate for clause in let.clauses for slot in clause.slots if isinstance(slot, ir.Coord)}
+        parts = [part for part in contents.operations(let) if isinstance(part, ir.Normalize) and part.op == "softmax"]
+        inside = [part for part in parts if let.name not in weights or part is not let.clauses[0].body]
+        reads = [read for read in reads_of(let) if read.tensor in weights]
+        keys = [_key_of(program.definitions[read.tensor], weights[read.tensor]) for read in reads]
+        asked = [read.indices[key].type.coordinates for read, key in zip(reads, keys, strict=True)]
+        asked += [frozenset((part.coordinate,)) for part in inside]
+        if len(asked) > 1 or any(coordinates & own for coordinates in asked):
+            return True
+    return False
+
+
+def _key_of(let: ir.Let, weights: ir.Normalize) -> int:
+    """The axis along which weights are normalised."""
+    coordinates = [slot.coordinate for slot in let.clauses[0].slots if isinstance(slot, ir.Coord)]
+    return coordinates.index(weights.coordinate)
 
 
 def name_softmaxes(program: ir.Program, needed: set[str]) -> ir.Program:
@@ -81,16 +105,25 @@ def gathering_selected(program: ir.Program, contents: Contents) -> set[str]:
     """The definitions that sum over the first of a ranking, `rank[j](…) < 64`, or under weights of these: there are
     places of so many, and no other is read."""
     lets = program.definitions
-    selected = {let.name for let in program.lets if any(_is_selected(part, lets) for part in contents.operations(let))}
+    guards = ((let.name, guard) for let in program.lets for guard in _guards(contents.operations(let)))
+    selected = {name for name, guard in guards if _is_selection(guard, lets)}
     if not selected:
         return selected
     return selected | {let.name for let in program.lets if any(read.tensor in selected for read in reads_of(let))}
 
 
-def _is_selected(expr: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:
-    if not isinstance(expr, ir.Reduce | ir.Normalize) or expr.guard is None:
-        return False
-    return any(first_places(fact, lets) is not None for fact in conjuncts_of(expr.guard))
+def _guards(parts: Iterable[ir.Expr]) -> Iterator[ir.Expr]:
+    """The guards of what is reduced or normalised."""
+    for part in parts:
+        if isinstance(part, _GUARDED) and part.guard is not None:
+            yield part.guard
+
+
+_GUARDED = (ir.Reduce, ir.Normalize)
+
+
+def _is_selection(guard: ir.Expr, lets: Mapping[str, ir.Let]) -> bool:
+    return any(first_places(fact, lets) is not None for fact in conjuncts_of(guard))
 
 
 def first_places(fact: ir.Expr, lets: Mapping[str, ir.Let]) -> tuple[ir.Normalize, int] | None:
