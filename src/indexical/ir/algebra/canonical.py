@@ -64,13 +64,19 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
 
 @dataclass(frozen=True)
 class Canonical:
-    """Expressions of one program, each written in one way. `real` does so for real ones. What conditions say is
-    `known` until a definition has another form: most of them are asked for several times."""
+    """Expressions of one program, each written in one way. `real` does so for real ones. What conditions say, and what
+    `clauses` can be written out, is known until a definition has another form: most is asked for several times."""
 
     lets: Mapping[str, ir.Let]
     recurrent: frozenset[str]
     real: Callable[[ir.Expr], ir.Expr]
     known: dict[tuple[ir.Expr, Span, bool], Mapping[str, ir.Expr]] = field(default_factory=dict)
+    clauses: dict[str, ir.Clause | None] = field(default_factory=dict)
+
+    def forget(self, name: str) -> None:
+        """A definition of this name has another form from now on."""
+        self.known.clear()
+        self.clauses.pop(name, None)
 
     def any(self, expr: ir.Expr) -> ir.Expr:
         """An expression of any kind."""
@@ -142,6 +148,11 @@ class Canonical:
 
     def clause(self, name: str) -> ir.Clause | None:
         """The only clause of a definition that can be written out."""
+        if name not in self.clauses:
+            self.clauses[name] = self._clause(name)
+        return self.clauses[name]
+
+    def _clause(self, name: str) -> ir.Clause | None:
         let = self.lets.get(name)
         if let is None or len(let.clauses) != 1 or name in self.recurrent:
             return None

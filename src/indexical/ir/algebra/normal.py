@@ -180,19 +180,18 @@ def product(
         atom, power = ordered[0]
         key = atom.key if power == 1 else f"{atom.key}^{power}"
         return Product(ordered, None, conditions, absent, skipped, key, atom.coordinates, atom.level)
-    key = "·".join(atom.key if power == 1 else f"{atom.key}^{power}" for atom, power in ordered)
+    key = "·".join([atom.key if power == 1 else f"{atom.key}^{power}" for atom, power in ordered])
+    coordinates = [atom.coordinates for atom, _ in ordered if atom.coordinates]
+    level = max([atom.level for atom, _ in ordered], default=0)
     if exponent is not None:
         key = f"{key}e^({exponent.key})"
-    coordinates = [atom.coordinates for atom, _ in ordered if atom.coordinates]
-    level = max((atom.level for atom, _ in ordered), default=0)
-    if exponent is not None:
         coordinates.append(exponent.coordinates)
         level = max(level, exponent.level)
     if conditions:
         conditions = arranged(conditions)
         key = f"[{'&'.join(sorted(conditions))}]{key}"
         coordinates += [condition.type.coordinates for condition in conditions.values()]
-        level = max(level, *(height(c) for key, c in conditions.items() if "'" in key), 0)
+        level = max([level, *(height(c) for text, c in conditions.items() if "'" in text)])
     found = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
     if len(key) > LONGEST:
         raise TooLarge
@@ -224,12 +223,12 @@ def form(terms: Iterable[tuple[Number, Product]]) -> Form:
         known = found.get(term.key)
         found[term.key] = (number, term) if known is None else (known[0] + number, term)
     ordered = tuple(found[key] for key in sorted(found) if found[key][0])
-    key = "+".join(f"{number}*{term.key}" for number, term in ordered)
+    key = "+".join([f"{number}*{term.key}" for number, term in ordered])
     if len(key) > LONGEST:
         raise TooLarge
     coordinates = [term.coordinates for _, term in ordered if term.coordinates]
     free = frozenset().union(*coordinates) if len(coordinates) > 1 else coordinates[0] if coordinates else NOWHERE
-    return Form(ordered, key, free, max((term.level for _, term in ordered), default=0))
+    return Form(ordered, key, free, max([term.level for _, term in ordered], default=0))
 
 
 EMPTY = product(())
@@ -301,6 +300,8 @@ def plus(left: Form, right: Form, times_right: Number = 1) -> Form:
 
 def times(left: Form, right: Form) -> Form:
     """The product of two forms. It is multiplied out only over numbers that vary with nothing, and over weights."""
+    if left is ONE or right is ONE:
+        return right if left is ONE else left
     for one, other in ((left, right), (right, left)):
         plain = len(one.terms) == 1 and one.terms[0][1].scalar
         if not one.terms or plain or (len(one.terms) > 1 and one.weights):

@@ -356,7 +356,7 @@ class Algebra:
         self.exponential.pop(let.name, None)
         self.simple.pop(let.name, None)
         self.infinite.pop(let.name, None)
-        self.canonical.known.clear()
+        self.canonical.forget(let.name)
 
     def may_be_infinite(self, expr: ir.Expr) -> bool:
         """Whether this may be infinite at points that a guard removed."""

@@ -11,7 +11,7 @@ from .. import nodes as ir
 from ..formulas import read
 from ..functions import FUNCTIONS
 from ..walk import walk
-from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, form, magnitude
+from .normal import Atom, Form, Function, Group, Leaf, Logarithm, Number, Product, Sum, magnitude
 
 
 def is_exponential(expr: ir.Expr) -> bool:
@@ -74,19 +74,23 @@ def holds_exponential(atom: Atom) -> bool:
 def reads_in(value: Form) -> Iterator[ir.Read]:
     """Every read that is a factor somewhere in a form."""
     for _, term in value.terms:
-        if term.exponent is not None:
-            yield from reads_in(term.exponent)
-        for atom, _ in term.factors:
-            match atom:
-                case Leaf(ir.Read() as read):
-                    yield read
-                case Function(arguments=arguments):
-                    for argument in arguments:
-                        yield from reads_in(argument)
-                case Group(inner):
-                    yield from reads_in(inner)
-                case Sum(body=body):
-                    yield from reads_in(form(((1, body),)))
+        yield from _reads_in_product(term)
+
+
+def _reads_in_product(term: Product) -> Iterator[ir.Read]:
+    if term.exponent is not None:
+        yield from reads_in(term.exponent)
+    for atom, _ in term.factors:
+        match atom:
+            case Leaf(ir.Read() as read):
+                yield read
+            case Function(arguments=arguments):
+                for argument in arguments:
+                    yield from reads_in(argument)
+            case Group(inner):
+                yield from reads_in(inner)
+            case Sum(body=body):
+                yield from _reads_in_product(body)
 
 
 def mentions(value: Form | Product | Atom, tensor: str) -> bool:

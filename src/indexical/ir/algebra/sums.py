@@ -74,7 +74,7 @@ def _sum(term: Product, binders: Sequence[Binder], reader: Reader) -> Form:
         if without is not None and not is_safe_form(without, caution):
             within, without = term.exponent, None
     outside = [factor for factor in term.factors if factor not in inside]
-    around = form(((1, product(outside, without)),))
+    around = form(((1, product(outside, without)),)) if outside or without is not None else ONE
     if len(inside) == 1 and inside[0][1] == 1 and within is None and not term.conditions:
         match inside[0][0]:
             case Group(form=group) if len(group.terms) > 1:

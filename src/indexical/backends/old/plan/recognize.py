@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cached_property
@@ -166,21 +166,25 @@ class _Search:
         self.algebra.work = self.algebra.depth = 0
         self.plausible.clear()
         self.made = []
-        clauses = []
-        for clause in let.clauses:
-            trail: Trail = clause.ranges if clause.guard is None else (*clause.ranges, (clause.guard, True))
-            body = self.rewrite(clause.body, Place(let, clause, trail))
-            clauses.append(clause if body is clause.body else replace(clause, body=body))
+        clauses: Sequence[ir.Clause] = let.clauses
+        may_gather = self._may_gather_in(let)
+        if may_gather:
+            clauses = [self._rewritten(clause, let) for clause in clauses]
         if self.made:
             self._put(replace(let, clauses=tuple(clauses)))
         opens = self.algebra.is_opened(name)
         if name in self.algebra.kept:
             return
-        if any(self.may_gather(clause.body) for clause in clauses):
+        if may_gather and any(self.may_gather(clause.body) for clause in clauses):
             self.exponential.add(name)
             self.opened |= {name} if opens else set()
         elif self._is_exponential(let):
             self.exponential.add(name)
+
+    def _rewritten(self, clause: ir.Clause, let: ir.Let) -> ir.Clause:
+        trail: Trail = clause.ranges if clause.guard is None else (*clause.ranges, (clause.guard, True))
+        body = self.rewrite(clause.body, Place(let, clause, trail))
+        return clause if body is clause.body else replace(clause, body=body)
 
     def pass_by(self, names: Iterable[str]) -> None:
         """Leave definitions that are made of themselves, and say so where weights are in them, or are gathered with."""
@@ -311,9 +315,13 @@ class _Search:
 
     def _is_exponential(self, let: ir.Let) -> bool:
         """Whether an exponential is in a definition, or in what it is made of."""
-        if any(read.tensor in self.exponential for read in reads_of(let)):
+        return any(read.tensor in self.exponential for read in reads_of(let)) or self._may_gather_in(let)
+
+    def _may_gather_in(self, let: ir.Let) -> bool:
+        """Whether weights could be in a definition at all."""
+        if not self.opened.isdisjoint(self.contents.reads(let)):
             return True
-        return any(self.may_gather(clause.body) for clause in let.clauses)
+        return any(map(is_exponential, self.contents.operations(let)))
 
     def rewrite(self, expr: ir.Expr, place: Place) -> ir.Expr:
         """The expression with a read in place of every attention in it; itself where there is none."""
