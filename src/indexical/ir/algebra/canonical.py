@@ -92,7 +92,7 @@ class Canonical:
 
     def whole(self, expr: ir.Expr) -> ir.Expr:
         """Whole arithmetic as a sum of products in order; what cannot be taken apart has canonical parts."""
-        if isinstance(expr, LEAVES):
+        if type(expr) in LEAVES:
             return expr
         if isinstance(expr, ir.Read) and expr.indices:
             return self.atom(expr)

@@ -204,7 +204,7 @@ def _key(factor: tuple[Atom, Number]) -> str:
 
 def height(expr: ir.Expr) -> int:
     """One more than the highest coordinate that an expression binds."""
-    if isinstance(expr, LEAVES):
+    if type(expr) in LEAVES:
         return 0
     if isinstance(expr, ir.Read) and all(isinstance(index, ir.Coord) for index in expr.indices):
         return 0
