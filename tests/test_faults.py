@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,19 @@ def test_an_exception_of_the_users_own_lines_stays_as_it_is(monkeypatch: pytest.
     monkeypatch.setattr(calculus, "gradient", raising(KeyError("theirs"), "/home/user/model.py"))
     with pytest.raises(KeyError, match="theirs"):
         ix.grad(CHOICE)
+
+
+@pytest.mark.parametrize("problem", [ValueError("math domain error"), TypeError("no"), KeyError("k")])
+def test_a_known_call_that_fails_is_made_again_with_all_checks(problem: Exception) -> None:
+    program = ix.compile("input x[i]; let y[i] = x[i] * 2;")
+    x = np.arange(3.0)
+    found = program(x)
+    caller = program._caller
+    assert caller is not None
+    for likes in caller.known.values():
+        for key, like in likes.items():
+            likes[key] = replace(like, function=raising(problem))
+    np.testing.assert_array_equal(program(x), found)
 
 
 def test_wrong_arguments_are_told_as_python_tells_them() -> None:

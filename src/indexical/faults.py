@@ -27,7 +27,7 @@ _LIBRARIES = (threading.__file__.removesuffix("threading.py"), "site-packages", 
 # What no input of a user's should raise. A TypeError or ValueError may be about an argument that is not ours: it counts
 # where our own lines raise it.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError)
-_DOUBTFUL = (TypeError, ValueError)
+DOUBTFUL = (TypeError, ValueError)
 
 # The frames and the bytes of the larger stack. It takes no memory that is not used.
 _DEEPEST, _STACK = 200_000, 1 << 30
@@ -112,7 +112,7 @@ def is_fault(problem: Exception) -> bool:
         return False
     if kind.__module__ == "indexical" or not frames:  # One that is public; a call with the wrong arguments.
         return False
-    if isinstance(problem, _DOUBTFUL):
+    if isinstance(problem, DOUBTFUL):
         return _is_ours(frames[0])
     own = kind.__module__.startswith("indexical.") or isinstance(problem, FAULTS)
     return own and next((_is_ours(frame) for frame in frames if not _is_of_library(frame)), False)

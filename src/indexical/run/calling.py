@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import CallError
-from ..faults import FAULTS, guarded
+from ..faults import DOUBTFUL, FAULTS, guarded
 from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
 from .kernel import Engine
@@ -91,7 +91,7 @@ class Caller:
                     return result if like.pack is None else like.pack(result)
             except like.refused:
                 pass
-            except FAULTS:
+            except (*FAULTS, *DOUBTFUL):
                 pass  # The call is made again with all checks, and a mistake of ours is reported.
             except RuntimeError as problem:
                 if not is_excused(problem, values):
