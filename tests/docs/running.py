@@ -7,7 +7,8 @@ done with it.
     A program. It is written to `NAME.ix` (by default `program.ix`) and checked. Directly before an `output` block, it
     prints exactly that when `ix check` reads it; otherwise it has no errors and no warnings.
 `console`
-    Each line that starts with `$ ix` is run; the lines up to the next one are exactly what it prints.
+    Each line that starts with `$ ix` is run; the lines up to the next one are exactly what it prints, but that `...`
+    stands for any text: figures of rounding differ between processors.
 `python NAME.py`
     A file with programs in it, which is written and checked as an `ix` block is, and not run.
 `python`
@@ -293,9 +294,9 @@ def _run_settings(block: Block) -> list[Fault]:
 
 
 def _compare(block: Block, actual: str) -> list[Fault]:
-    if block.text == actual:
-        return []
     differ = doctest.OutputChecker()
+    if block.text == actual or differ.check_output(block.text, actual, doctest.ELLIPSIS):
+        return []
     example = doctest.Example("", block.text + "\n")
     return [Fault(block, differ.output_difference(example, actual + "\n", doctest.REPORT_NDIFF), actual)]
 
