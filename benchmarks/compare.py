@@ -7,8 +7,8 @@ A checkout is the root of a working tree; the programs are those of this file an
 the processor time of a call on one thread, the least of some runs in a process, and the median of that over all rounds;
 `compile` is `ix.compile` and the first call of every example, whole models among them, with all that is planned and
 printed in it. No table may be slower by more than 3 % in its geometric mean and no row by more than 8 %; examples have
-to compile in half the time, in the same mean, and a sum of two products under a softmax has to take at most 1.1 times the better of
-its two plain writings.
+to compile in half the time, in the same mean, and a sum of two products under a softmax has to take at most 1.1 times
+the better of its two plain writings.
 """
 
 from __future__ import annotations
