@@ -86,15 +86,13 @@ def check(program: ir.Program, sink: Sink) -> Classes:
 def are_declared(program: ir.Program) -> bool:
     """Whether some coordinate is of a space that is declared: where none is, no index joins two."""
     clauses = [clause for let in program.lets for clause in let.clauses]
-    bound = [range for clause in clauses for range in clause.ranges]
-    bound += [range for expect in program.expects for range in expect.ranges]
-    axes = [axis for tensor in program.inputs for axis in tensor.axes]
-    if any(place.coordinate.space is not None for place in (*axes, *bound)):
-        return True
+    found = [axis.coordinate for tensor in program.inputs for axis in tensor.axes]
+    found += [range.coordinate for clause in clauses for range in clause.ranges]
+    found += [range.coordinate for expect in program.expects for range in expect.ranges]
     inside = [expr for clause in clauses for expr, _ in places_of(clause)]
     inside += [part for expect in program.expects for expr in expect.expressions for part in walk(expr)]
-    scans = (part for part in inside if isinstance(part, ir.Reduce))
-    return any(coordinate.space is not None for scan in scans for coordinate in scan.coordinates)
+    found += [coordinate for expr in inside if isinstance(expr, ir.Reduce) for coordinate in expr.coordinates]
+    return any(coordinate.space is not None for coordinate in found)
 
 
 # The coordinates that run through several spaces, by the identity of their ranges, and the name of these together.
