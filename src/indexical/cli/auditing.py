@@ -8,7 +8,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..auditor.formats import FORMATS
 from ..auditor.places import owned
 from ..auditor.promises import Promise, Promises, declared_from
 from ..diagnostics import Error, render
+from ..records import replace
 from ..saving import write_file
 from .inputs import load
 from .promises import FILE, found_promises, toml_of

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeAlias
 
 from ..ir.types import Coordinate
-from ..records import dataclass
+from ..records import dataclass, replace
 from .ops import (
     Axis,
     Contract,

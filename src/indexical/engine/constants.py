@@ -11,7 +11,6 @@ which have its numbers also after these were changed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import count
 from math import prod
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 from ..ir import nodes as ir
 from ..ir.types import Dtype
 from ..ir.walk import walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from .layouts import layouts
 from .ops import (
     Axis,

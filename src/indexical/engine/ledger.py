@@ -8,11 +8,10 @@ caller, and are not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
 from typing import Any, TypeVar
 
 from ..ir.types import Coordinate
-from ..records import dataclass
+from ..records import dataclass, field
 from .counted import Counted
 from .dialects import dialect
 from .layouts import layouts

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from ..ir.types import DEFAULT_DTYPE, Dtype
-from ..records import dataclass
+from ..records import dataclass, replace
 from .layouts import layouts
 from .merging import merge_of
 from .ops import (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 from ..ir.affine import number, polynomial
 from ..ir.types import Coordinate
+from ..records import replace
 from ..source import Span
 from .merging import merge_of
 from .ops import (

@@ -9,7 +9,6 @@ that of the axes that an input may have in front, which become one in the call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..ir.affine import Polynomial
 from ..ir.conditions import OPPOSITE
 from ..ir.types import Coordinate
 from ..ir.walk import children, rebuild
+from ..records import replace
 from . import known, ops
 from .known import Bounds
 from .ops import (

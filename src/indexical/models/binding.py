@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from typing import Any
 
 from ..diagnostics import CallError, Diagnostic
-from ..records import dataclass
+from ..records import dataclass, field
 from .families import Family
 from .files import Checkpoint
 from .settings import Sizes

@@ -7,10 +7,9 @@ A weight is its name, with `{}` for the layer, and the axes that it has in the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any
 
-from ..records import dataclass
+from ..records import dataclass, field
 from .files import Checkpoint, unreadable
 from .settings import Settings, Size, Sizes
 from .turning import frequencies, frequencies_of_gguf

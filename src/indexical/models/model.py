@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..api import Program
 from ..calculus import unroll
 from ..diagnostics import CallError, Diagnostic
-from ..records import dataclass
+from ..records import dataclass, field
 from .decoding import Decoding
 from .sampling import Sampling, draw
 from .settings import Sizes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir.needs import needed
 from ..ir.types import Dtype
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..run.bind import Bound, bind
 from ..run.pointwise import work_of
 from ..run.reference import Table

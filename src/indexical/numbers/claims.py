@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from ..diagnostics import CallError, Diagnostic, Label
 from ..ir import nodes as ir
 from ..ir.needs import needed, read_in
 from ..ir.walk import parts_of, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..run.reference import Table
 from .causes.cause import Cause
 from .conditions import Conditional, conditions_of, told

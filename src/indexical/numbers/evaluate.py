@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..facts.coordinates import is_figures
 from ..ir import nodes as ir
 from ..ir.needs import members
 from ..ir.walk import reads_of
-from ..records import dataclass
+from ..records import dataclass, field
 from ..run.pointwise import check_work
 from ..run.reference import Evaluation, Table
 from ..run.trace import clause_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from ..ir import nodes as ir
 from ..ir.types import Dtype
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..run.bind import Bound
 from .arrays import Scope
 from .balls import Array, Ball, Unfit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from ..ir import nodes as ir
 from ..ir.needs import needed as needs
 from ..ir.walk import children, parts_of
-from ..records import dataclass
+from ..records import dataclass, field
 from ..run.bind import Bound
 from .arrays import Arrays, Scope, Spot
 from .balls import Array, Ball

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from ..engine.budget import Budget
@@ -15,7 +14,7 @@ from ..ir import whole
 from ..ir.domain import Domain, Slice
 from ..ir.pairs import Pairs
 from ..ir.types import Coordinate, Dtype
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from .scans import Recurrence
 

@@ -6,7 +6,6 @@ import operator
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ..numbers.causes.cause import Cause
 from ..numbers.claims import Cell, Claim
 from ..numbers.results import Value
 from ..readings import ExactResults, Undecided, exact, verify
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Origin, Source, Span
 from ..views.markdown import Block
 from ..views.plain import QUOTED

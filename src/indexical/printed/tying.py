@@ -6,7 +6,6 @@ import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from ..checker.names import counted, suggest
 from ..diagnostics import CallError, CompileError, Diagnostic, Fix, Label
 from ..ir import nodes as ir
+from ..records import replace
 from ..source import Source, Span
 from ..views.cells import Part
 from ..views.markdown import Block, Mark, Table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..backends.opaque import Former
@@ -15,7 +14,7 @@ from ..engine.show import Module, emit, statements
 from ..engine.way_back import Call as Counting
 from ..ir.types import LIBRARY_NAMES
 from ..plan.steps import WIDTH, Plan
-from ..records import dataclass
+from ..records import dataclass, replace
 from . import tensors
 from .amounts import limit_of
 from .emitting import planned

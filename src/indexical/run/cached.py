@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import numpy as np
 
 from .. import LOADED, __version__
 from ..ir import whole
+from ..records import replace
 from ..source import Span
 from .parts import Part
 from .store import Store, current_store

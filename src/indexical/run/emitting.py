@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from ..backends.opaque import Former, kernels_of, planned_kernels, target_of
 from ..engine.arguments import Argument
@@ -24,6 +23,7 @@ from ..ir.context import agreeing
 from ..ir.types import Coordinate
 from ..plan.steps import WIDTH, Note, Plan, Refusal, Step
 from ..plan.target import ARRAYS, CHUNKS, TRITON
+from ..records import replace
 from .kernel import Call
 from .parts import Array, Part
 from .tensors import shares_memory

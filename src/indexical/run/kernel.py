@@ -8,7 +8,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
 from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from ..engine.arguments import Argument
 from ..faults import deep
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from . import cached, jax_arrays, tensors
 from .bind import Bound, bind

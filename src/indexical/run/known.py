@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
 from ..ir.context import agreed
 from ..ir.types import STORED_ONLY, Coordinate, Dtype
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from . import jax_arrays, tensors
 from .asked import packed
 from .bind import rounded

@@ -9,7 +9,6 @@ once, and becomes a function of a point: what each one means is in `reads`, `ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, assert_never
@@ -19,6 +18,7 @@ from ..ir import nodes as ir
 from ..ir.needs import members
 from ..ir.needs import needed as needs
 from ..ir.types import Coordinate
+from ..records import replace
 from .operations import operation
 from .reads import cell, element
 from .removal import removal

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 from weakref import ref
 
-from ..records import dataclass
+from ..records import dataclass, field
 from ..transform.memory import Memory
 from .growing import rows_of, shares, taken, with_room, written
 

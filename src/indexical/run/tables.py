@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
-from ..records import dataclass
+from ..records import dataclass, field
 from .wholes import Point
 
 # An expression, looked at once: given a point, its value there. The point is only read, and not kept.

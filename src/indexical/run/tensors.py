@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from ..diagnostics import CallError, Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import DTYPES_BY_NAME, LIBRARY_NAMES, Dtype
+from ..records import replace
 from .tracing import transform_test
 
 _STAND_INS = {"torch.bfloat16": "float32"}

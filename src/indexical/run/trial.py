@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..engine.show import emit
 from ..ir import nodes as ir
 from ..ir.types import LIBRARY_NAMES, Dtype
 from ..plan.steps import Plan
+from ..records import replace
 from . import tensors
 from .kernel import Call, load
 

@@ -8,10 +8,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias
 
-from ..records import dataclass
+from ..records import dataclass, field
 from .store import Store, current_store
 
 # Rows and keys of a tile, warps, how many tiles are loaded ahead, and a bound of registers or 0 for none.

@@ -8,10 +8,9 @@ could be read of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import Literal
 
-from ..records import dataclass
+from ..records import dataclass, field
 from ..source import Span
 from ..syntax import tree
 from ..syntax.vocabulary import FUNCTIONS

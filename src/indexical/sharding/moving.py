@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
 from ..diagnostics import CallError, Diagnostic
-from ..records import dataclass
+from ..records import dataclass, field
 from .mesh import Mesh
 
 Block: TypeAlias = tuple[int, ...]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from ..ir import nodes as ir
 from ..ir.context import Trail, bound_by, visit_clause
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..transform.local import Interval, number_of, rows_needed
 from .reach import Ends, Reach, open_range, reach_of
 from .units import Rows, within

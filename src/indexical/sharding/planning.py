@@ -4,7 +4,6 @@ order that is computed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from math import prod
 
 from ..ir import nodes as ir
@@ -13,6 +12,7 @@ from ..ir.needs import depends_on_data
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention
+from ..records import replace
 from ..transform.local import hull, number_of, with_sizes
 from .grouping import Grouping
 from .keys import ring_of, still_rows

@@ -4,7 +4,6 @@ and running sum over a coordinate that is split."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 
 from ..backends.opaque import recognize
@@ -20,7 +19,7 @@ from ..ir.scans import as_reductions
 from ..ir.types import Coordinate, Kind
 from ..ir.walk import changed, fresh_name, reads_of, rebuild, substitute
 from ..plan.steps import Attention, Softmax
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..syntax.vocabulary import SCANS
 from .spaces import Kinds
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..api import Program
 from ..checker.recurrence import arrange
@@ -12,6 +11,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh_name, reads_of, rebuild
+from ..records import replace
 from ..transform.excerpt import excerpt
 from ..transform.local import Held, Interval, localized
 from ..views.source import unwritten

@@ -4,7 +4,6 @@ known is affine, so is what is reached of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..ir.context import Trail
 from ..ir.domain import Domain
 from ..ir.prove import Assumptions, Inexact, Row, eliminate
 from ..ir.types import Coordinate
-from ..records import dataclass
+from ..records import dataclass, replace
 
 Numbers: TypeAlias = NDArray[np.int64]
 # The first point of a range and the one after its last, of many blocks at once, by the coordinate.

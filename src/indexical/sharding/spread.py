@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -16,6 +15,7 @@ from ..diagnostics import CallError, Diagnostic
 from ..ir import nodes as ir
 from ..ir.dtypes import definition_dtypes
 from ..ir.types import KIND_OF, Dtype
+from ..records import replace
 from ..run.bind import Bound, bind
 from ..run.samples import stand_ins
 from ..source import Span

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
 from math import prod
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..ir.types import Dtype
 from ..plan.steps import WIDTH
-from ..records import dataclass
+from ..records import dataclass, field
 from ..transform.local import Interval
 from .learning import learned_by
 from .mesh import Mesh

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import reads_of
 from ..plan.steps import Attention
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..transform.local import Interval, number_of
 from .mesh import Mesh
 

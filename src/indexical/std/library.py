@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 from ..checker.modules import standard, standard_folder
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..syntax import tree
 from .arguments import Argument, declare, program, refuse, scalar, shaped, spread
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import changed, fresh, reads_of, rebuild, renamed_apart, renamed_clause, walk
+from ..records import replace
 from ..source import Span
 
 T = TypeVar("T")

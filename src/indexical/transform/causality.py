@@ -6,7 +6,6 @@ If a position is made of what stands at it and before it, the first positions ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..facts.contracts import later_pair
@@ -22,6 +21,7 @@ from ..ir.graph import components
 from ..ir.text import shown
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, meaning, reads_of, rebuild, substitute, walk
+from ..records import replace
 from ..source import Span
 from .past import Split, found
 from .positions import COMPARISONS, Unsplit, sizes_in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from ..checker.scope import Refusal
@@ -12,6 +11,7 @@ from ..ir import nodes as ir
 from ..ir.context import Agreement
 from ..ir.needs import read_in
 from ..ir.walk import reads_of
+from ..records import replace
 from ..source import Span
 from .flatness import flat_parts
 from .gradient import Derived, Seeds, derive, fresh_name, home_of

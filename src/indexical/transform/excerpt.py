@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.graph import reached
 from ..ir.needs import read_in
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, parts_in, reads_of, walk
+from ..records import replace
 
 
 def excerpt(program: ir.Program, given: Iterable[str], wanted: Iterable[str]) -> ir.Program:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
 from heapq import heapify, heappop, heappush
 
 from ..ir import build
@@ -21,7 +20,7 @@ from ..ir.graph import components
 from ..ir.needs import reached
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 from .clauses import collected, definition
 from .naming import name_parts, scans

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..diagnostics import Label
 from ..ir import build
 from ..ir import nodes as ir
@@ -15,7 +13,7 @@ from ..ir.affine import Polynomial, expression, polynomial, tidied
 from ..ir.needs import made_of
 from ..ir.types import Coordinate
 from ..ir.walk import changed, rebuild, substitute, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from .batch import Unbatchable, varying_along, with_one
 from .memory import Memory, Paging, Remembered, plus
 from .past import Split

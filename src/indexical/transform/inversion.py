@@ -7,14 +7,13 @@ solved for, a gather say, stays a condition: `p[i] == n`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import ONE, Constants, Polynomial, expression, number, of_atom, polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, substitute, walk
-from ..records import dataclass
+from ..records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ what lies side by side."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import changed, children, parts_of, rebuild
+from ..records import replace
 
 # For each input, its axes in their new order.
 Orders = Mapping[str, tuple[int, ...]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ from ..ir.context import Trail
 from ..ir.domain import Domain
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, rewritten, walk
+from ..records import replace
 
 # From the first point up to, not including, the last.
 Interval: TypeAlias = tuple[int, int]

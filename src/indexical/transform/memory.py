@@ -7,15 +7,13 @@ all else, all rows.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import polynomial, tidied
 from ..ir.dtypes import definition_dtypes
 from ..ir.types import Coordinate, Dtype, computed_in
 from ..ir.walk import fresh, fresh_name, rebuild, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from .past import Split
 from .windows import NO_WINDOWS, taps_of, windows_of

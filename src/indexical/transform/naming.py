@@ -7,7 +7,6 @@ of sums: each becomes a definition of its own, so that it is computed once and i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
@@ -17,7 +16,7 @@ from ..ir.functions import operation
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from .reverse import count, runs_over_rest
 from .slopes import is_flat, is_said_by_value
 

@@ -7,12 +7,11 @@ in pages of one size, and `table[b, nth]` names those of each sequence in their 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import changed, fresh, fresh_name, rebuild
+from ..records import replace
 from ..source import Span
 from .incremental import Stepping, step_of
 from .memory import Memory, Paging, arrays_of

@@ -9,7 +9,6 @@ where it is read elsewhere than at its own position.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, replace
 
 from ..diagnostics import Label
 from ..facts.view import View
@@ -19,7 +18,7 @@ from ..ir.affine import polynomial
 from ..ir.context import constants_of
 from ..ir.types import Coordinate
 from ..ir.walk import walk
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from .positions import Unsplit, along_one_size, check_input, exprs_of, sizes_in, without_scans
 from .totals import with_totals
 

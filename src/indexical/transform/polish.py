@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, rebuild, substitute, walk
+from ..records import replace
 
 
 def without_copies(lets: Iterable[ir.Let], kept: Iterable[str]) -> list[ir.Let]:

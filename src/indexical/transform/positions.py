@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..facts.positions import Positions
@@ -15,6 +14,7 @@ from ..ir.context import Agreement, constants_of
 from ..ir.scans import as_reductions
 from ..ir.types import Coordinate
 from ..ir.walk import changed, parts_in, rebuild, rewritten, walk
+from ..records import replace
 from ..syntax.vocabulary import SCANS
 
 COMPARISONS = ("<", "<=", ">", ">=")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from ..checker.absence import is_sensitive
@@ -15,6 +14,7 @@ from ..ir.prove import Assumptions, conjuncts, no_definitions
 from ..ir.removal import removal, removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import at, rebuild
+from ..records import replace
 
 Lets: TypeAlias = Mapping[str, ir.Let]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..diagnostics import Label
 from ..ir import build
@@ -11,6 +10,7 @@ from ..ir import nodes as ir
 from ..ir.affine import extreme, tidied
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, renamed_apart
+from ..records import replace
 from .positions import Unsplit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
@@ -16,7 +15,7 @@ from ..ir.conditions import conjuncts_of, negated
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from .presence import needed_presence, presence
 from .slopes import is_flat, slope
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from ..ir import nodes as ir
@@ -11,7 +10,7 @@ from ..ir.affine import Constants, Polynomial, expression, number, of_atom, poly
 from ..ir.prove import Assumptions, conjuncts, inequalities, no_definitions
 from ..ir.types import Coordinate
 from ..ir.walk import substitute
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from .terms import Term, tidied_indices
 

@@ -7,7 +7,6 @@ definition that stands between the parts is looked through, if it is there where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 from functools import cache
 from typing import TypeAlias
@@ -20,7 +19,7 @@ from ..ir.formulas import read
 from ..ir.functions import FUNCTIONS, UNSTABLE
 from ..ir.needs import read_in
 from ..ir.walk import at, fresh_name, is_bare, parts_in, rebuild, walk
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..source import Span
 
 # A formula as a tree: `x`, a number, or an operation with its arguments. A difference is a sum with the opposite.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.context import Agreement
 from ..ir.types import Coordinate
 from ..ir.walk import rebuild, walk
+from ..records import replace
 
 Tensors: TypeAlias = Mapping[str, ir.Input | ir.Let]
 Lengths: TypeAlias = dict[Coordinate, set[ir.Expr]]

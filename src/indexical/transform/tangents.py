@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import assert_never
 
@@ -13,7 +12,7 @@ from ..ir import nodes as ir
 from ..ir.algebra.quotients import Quotient, quotient_of, total
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, substitute, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from .clauses import collected
 from .derive import pruned
 from .gradient import Seeds, counting, fresh_name, live_between

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import build
@@ -13,7 +12,7 @@ from ..ir.algebra.quotients import Quotient, sorted_by
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, renamed_apart, substitute, walk
-from ..records import dataclass
+from ..records import dataclass, replace
 from ..source import Span
 from .inversion import Inverse, invert, normalised
 from .reverse import Share, length

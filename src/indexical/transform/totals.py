@@ -8,7 +8,6 @@ positions its last row is the sum over all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from ..ir import build
@@ -18,7 +17,7 @@ from ..ir.prefixes import is_normalised
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
 from ..ir.walk import changed, fresh, fresh_name, rebuild, substitute
-from ..records import dataclass
+from ..records import dataclass, replace
 from .positions import COMPARISONS
 
 # How two totals become one, and whether a position that is taken twice adds nothing.

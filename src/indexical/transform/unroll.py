@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from ..ir import build
@@ -16,6 +15,7 @@ from ..ir import nodes as ir
 from ..ir.affine import polynomial
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh_name, rebuild, rewritten, substitute
+from ..records import replace
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from heapq import heappop, heappush
 
 from ..ir import build
@@ -15,6 +14,7 @@ from ..ir.needs import asserted, made_of, needed, read_in
 from ..ir.prove import Assumptions
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, reads_of, rebuild, substitute, walk
+from ..records import replace
 
 
 def arranged(program: ir.Program) -> ir.Program:

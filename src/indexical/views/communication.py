@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +11,7 @@ from ..facts.roles import Roles
 from ..facts.summary import Facts
 from ..ir import nodes as ir
 from ..ir.walk import Inexpressible, substitute
+from ..records import replace
 from .relation import expression_json
 
 Arrays: TypeAlias = Mapping[str, np.ndarray[Any, Any]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..numbers.claims import Claim
 from ..numbers.evaluate import Evaluated, ordered
 from ..numbers.results import Tensor
 from ..numbers.steps import describe, figures
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..run.patterns import find_patterns
 from ..source import Source, Span
 from ..syntax.tokens import tokenize

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from typing import TypeVar, assert_never
 
 from ..checker.guards import mentioned
@@ -12,7 +11,7 @@ from ..ir import nodes as ir
 from ..ir.functions import operation
 from ..ir.types import Coordinate, Kind, join
 from ..ir.walk import fresh, fresh_name
-from ..records import dataclass
+from ..records import dataclass, field, replace
 from ..syntax import tree
 from ..syntax.tokens import KEYWORDS
 from ..syntax.vocabulary import RESERVED

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import field
 
-from ..records import dataclass
+from ..records import dataclass, field
 
 # Signs that no page has: code and formulas begin and end with the first three, the fourth stands before a fraction of
 # LaTeX, and the last for the `>` of a quotation, which a number behind it may be meant to exceed.

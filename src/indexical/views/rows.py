@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
+from ..records import replace
 from .forms import VULGAR
 from .plain import CODE, END, MARK, MATH, QUOTED, Plain
 from .spellings import (

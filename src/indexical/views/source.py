@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from ..checker.guards import at_this_depth
 from ..checker.spaces import check as check_spaces
@@ -14,6 +13,7 @@ from ..ir.constants import names_pi
 from ..ir.graph import components
 from ..ir.types import Coordinate, Dtype
 from ..ir.walk import fresh_name, reads_of, rebuild, walk
+from ..records import replace
 from ..source import Source, Span
 from ..syntax import tree
 from ..syntax.format import format_source, format_statement

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import nn
 
 from ..diagnostics import CallError, Diagnostic
 from ..pages import WebPage, gather
+from ..records import replace
 from ..run.patterns import find_patterns
 from ..run.tensors import to_numpy
 from ..views.document import document_json

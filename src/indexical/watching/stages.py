@@ -6,11 +6,11 @@ import base64
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ..pages import gather
+from ..records import replace
 from ..views.document import Shown, document_json
 from .relation import HeadInputs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 from ...ir import build
@@ -11,6 +10,7 @@ from ...ir import nodes as ir
 from ...ir.algebra.safety import is_open
 from ...ir.conditions import negated
 from ...ir.walk import rebuild, walk
+from ...records import replace
 from ...transform.slopes import partials
 from . import arrays, binding, indexing
 from .base import Value

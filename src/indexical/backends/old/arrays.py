@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import nodes as ir
 from ...ir.conditions import fails
 from ...ir.types import DEFAULT_DTYPE, SHORT, Coordinate, Dtype, widest
+from ...records import replace
 from . import sizes
 from .base import Value
 from .code import Attribute, Call, Infix, Name, Node, Prefix, call, chain, method

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
 from ...plan.steps import Attend, Chunks, Softpick, Step
 from ...plan.target import FUSED, INTERVALS, TILES, TRITON
+from ...records import replace
 from . import (
     arrays,
     backward,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
 from ...plan.steps import Attend, Gradient, Receiver, Step
 from ...plan.target import FUSED, TILES, TRITON
+from ...records import replace
 from . import arrays, clauses, interval_attention, library_attention, operands, small_attention
 from .base import Value
 from .code import Attribute, Name, Node, infix

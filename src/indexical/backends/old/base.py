@@ -7,13 +7,12 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
 from importlib import import_module
 from typing import Any, Protocol
 
 from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.target import Target
-from ...records import dataclass
+from ...records import dataclass, field
 from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
 from .layout import Block, Statement, flattened, used
 from .layout import Kind as StatementKind

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from ...ir import nodes as ir
 from ...ir.types import DEFAULT_DTYPE, Coordinate, Dtype, widest
-from ...records import dataclass
+from ...records import dataclass, replace
 from . import arrays, integers, sizes
 from .base import Value
 from .code import Name, Ternary

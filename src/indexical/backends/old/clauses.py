@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from ...ir import nodes as ir
 from ...ir.types import SHORT
 from ...ir.walk import renamed_apart
+from ...records import replace
 from . import arrays, sizes
 from .base import Value
 from .code import ALL, ELLIPSIS, ZERO, Node, Slice, Tuple, call

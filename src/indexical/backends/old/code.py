@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from operator import attrgetter, is_
 from typing import Any, TypeAlias
 
-from ...records import dataclass
+from ...records import dataclass, replace
 
 # How tightly an expression binds, so that parentheses stand only where they are needed.
 ATOM, POWER, UNARY, PRODUCT, SUM, AND, OR, COMPARISON, NOT, BOTH, EITHER, TERNARY = range(11, -1, -1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ...ir import nodes as ir
 from ...ir.algebra.factors import Factor, factors_of
 from ...ir.types import Coordinate, Dtype
+from ...records import replace
 from . import arrays, removal, reuse, sizes
 from .base import Value, plain
 from .code import ONE, Index, Infix, Name, Node, Slice, call, chain, fill, infix, method

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from ...ir import nodes as ir
@@ -13,6 +12,7 @@ from ...ir.functions import operation
 from ...ir.operations import REALS
 from ...ir.types import Dtype
 from ...ir.walk import walk
+from ...records import replace
 from . import arrays, integers, removal
 from .base import Value, plain
 from .code import Infix, Name, Node, Number, Prefix, call, fill

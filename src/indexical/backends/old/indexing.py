@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import expression, polynomial
 from ...ir.text import shown
 from ...ir.types import DEFAULT_DTYPE, Coordinate
 from ...ir.walk import fresh, walk
-from ...records import dataclass
+from ...records import dataclass, replace
 from . import sizes, views
 from .base import Value
 from .code import ALL, NONE, List, Node, Number, String, call, fill, infix, method, node

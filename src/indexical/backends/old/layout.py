@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from ...ir.functions import FUNCTIONS
 from ...ir.types import Coordinate, Dtype
-from ...records import dataclass
+from ...records import dataclass, field, replace
 from .code import (
     ATOM,
     Call,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.types import SHORT, Coordinate
 from ...plan.steps import Attend
+from ...records import replace
 from . import contraction, operands, sizes
 from .base import Value
 from .code import ALL, ELLIPSIS, NONE, Call, Index, Infix, Name, Node, chain, fill, infix

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
 from typing import TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.algebra.safety import Sides
 from ...ir.types import Coordinate, Dtype
 from ...plan.steps import Note, Refusal
-from ...records import dataclass
+from ...records import dataclass, field
 from .base import Text, Value
 from .proofs import Prover, WindowProver
 from .scope import Place, Scope

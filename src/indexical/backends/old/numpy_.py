@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import reduce
 
 from ...ir.functions import FUNCTIONS
 from ...ir.operations import Function, Spelling
 from ...ir.types import NUMPY_NAMES, Dtype
 from ...plan.target import CHUNKS, STREAM, Target
+from ...records import replace
 from .base import Text, Value
 from .code import ALL, ZERO, Attribute, Name, Node, Part, Slice, call, index, infix, method, negative, spelled
 from .numpy_helpers import HELPERS

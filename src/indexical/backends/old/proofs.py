@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 
 from ...ir import build
@@ -14,6 +13,7 @@ from ...ir.domain import Domain
 from ...ir.prove import Assumptions, conjuncts, inequalities
 from ...ir.types import Coordinate
 from ...ir.walk import walk
+from ...records import replace
 from .scope import Place, Scope
 
 

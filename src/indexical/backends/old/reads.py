@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import nodes as ir
 from ...ir.types import SHORT, STORED_ONLY
+from ...records import replace
 from . import arrays, indexing
 from .base import Value
 from .code import Name

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
+from ...records import replace
 from . import sizes
 from .base import Value, plain
 from .code import call

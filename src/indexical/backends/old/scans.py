@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.linear import Linear
 from ...plan.scans import Scan
+from ...records import replace
 from . import arrays, clauses, sizes
 from .base import Value
 from .code import ALL, NONE, ZERO, Dict, Index, Name, Node, Slice, Tuple, call, method, node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 
 from ...ir import build
@@ -11,7 +10,7 @@ from ...ir import nodes as ir
 from ...ir.affine import extreme
 from ...ir.context import Trail
 from ...ir.types import Coordinate
-from ...records import dataclass
+from ...records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

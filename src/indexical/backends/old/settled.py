@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
 from typing import Any
 
 from ...engine.constants import ALL_POINTS, POINTS, Facts
-from ...records import dataclass
+from ...records import dataclass, field, replace
 from .code import (
     ALL,
     NONE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...ir import build
 from ...ir import nodes as ir
@@ -17,6 +16,7 @@ from ...ir.algebra.factors import factors_of
 from ...ir.context import Trail
 from ...ir.types import Coordinate
 from ...ir.walk import Inexpressible, substitute, walk
+from ...records import replace
 from . import binding, indexing, views
 from .base import Value
 from .lowering import Lowering

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import nodes as ir
 from ...ir.affine import ONE as UNIT
 from ...ir.affine import Monomial, Polynomial, expression, polynomial
 from ...ir.types import Coordinate
+from ...records import replace
 from ...source import Span
 from .base import Value, plain
 from .code import ZERO, Infix, Name, Node, Tuple, call, chain, infix, negative, node

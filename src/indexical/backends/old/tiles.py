@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.needs import read_in
 from ...ir.types import Coordinate
 from ...ir.walk import renamed_apart
 from ...plan.steps import Attend
-from ...records import dataclass
+from ...records import dataclass, replace
 from . import arrays, binding, clauses, operands, sizes
 from .base import Text, Value
 from .code import ALL, NONE, ZERO, Attribute, Call, Infix, Name, Node, String, call, fill, infix, method

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import compress
 
@@ -16,6 +15,7 @@ from ...ir.types import SHORT, Coordinate, Dtype
 from ...ir.walk import rebuild, substitute, walk
 from ...plan.steps import Attend, Attention, Dot, Free, Scores
 from ...plan.target import WIDEST
+from ...records import replace
 from . import arrays, contraction, library_attention, operands, sizes
 from .code import Attribute, Call, List, Name, Node, Part, String, Tuple, call, chain, infix, method, node
 from .layout import Statement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ from ...ir.needs import read_in
 from ...ir.types import SHORT, Coordinate
 from ...plan.steps import Attend, Scores
 from ...plan.target import WIDEST
+from ...records import replace
 from . import arrays, contraction, library_attention, operands, sizes
 from .base import Value
 from .code import NONE, List, Name, Node, Part, String, call, chain, fill, infix, show

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.pairs import Block
 from ...ir.types import Dtype
 from ...plan.steps import Dot
-from ...records import dataclass
+from ...records import dataclass, field
 from .code import Node, chain, fill, show
 from .triton_printer import Printer
 from .triton_score import KEY, PAIR, Axis, Cell, Flow, Operand, Terms, dot_name

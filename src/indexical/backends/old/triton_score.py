@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -17,7 +16,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.types import Coordinate, Kind
 from ...ir.walk import walk
 from ...plan.steps import Dot
-from ...records import dataclass
+from ...records import dataclass, field
 from ...transform.slopes import partials
 from .code import (
     Name,

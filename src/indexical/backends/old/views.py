@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from ...ir import build
@@ -11,7 +10,7 @@ from ...ir.affine import Polynomial, expression, number, polynomial
 from ...ir.text import shown
 from ...ir.types import Coordinate
 from ...ir.walk import substitute
-from ...records import dataclass
+from ...records import dataclass, replace
 from ...source import Span
 from . import arrays, sizes
 from .base import Value, plain

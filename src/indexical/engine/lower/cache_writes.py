@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.cache_writes import Append, Put, find_append, find_put
 from ...ir.types import Coordinate
 from ...ir.walk import fresh
+from ...records import replace
 from .. import ops
 from ..ops import Axis, Iota, Value, apply, value
 from . import elementwise

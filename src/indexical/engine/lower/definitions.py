@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 
 from ...ir import build
@@ -13,6 +12,7 @@ from ...ir.needs import asserted, members, reached
 from ...ir.removal import removal_of, removal_through
 from ...ir.types import Dtype
 from ...ir.walk import reads_of
+from ...records import replace
 from ..ops import Axis, Check, Definition, Input, Iota, Join, Opaque, Plan, Value, host, value
 from . import cache_writes, elementwise, recurrences
 from .lowering import Lowering

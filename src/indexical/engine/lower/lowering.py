@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from ...ir.prove import Assumptions
 from ...ir.removal import removal, removal_through
 from ...ir.types import SHORT, Coordinate, Dtype, widest
 from ...ir.walk import reads_of, walk
+from ...records import replace
 from ...source import Span
 from ..known import bounds_of
 from ..ops import Axis, Check, Number, Reduce, Value, apply, host, value

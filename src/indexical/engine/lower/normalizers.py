@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.types import SHORT, Coordinate
 from ...ir.walk import fresh
+from ...records import replace
 from ..known import fits, repeated
 from ..ops import Axis, Iota, Normalize, Read, Value, apply, value
 from . import elementwise

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.conditions import MIRRORED
 from ...ir.types import Coordinate
 from ...ir.walk import fresh, walk
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..ops import Axis, Iota, Join, Value, apply, axes_of, host, value
 from . import elementwise
 from .lowering import Lowering

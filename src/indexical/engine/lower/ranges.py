@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Ends, expression, extreme, polynomial
 from ...ir.types import Coordinate
 from ...ir.walk import fresh
+from ...records import replace
 from ..ops import Axis, Iota, Number, Value, apply, host, value
 from .lowering import Lowering, Unsupported
 from .scope import Scope

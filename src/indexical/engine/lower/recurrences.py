@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import TypeAlias
 
 from ...ir import build
@@ -11,6 +10,7 @@ from ...ir import nodes as ir
 from ...ir.conditions import conjuncts_of
 from ...ir.types import Coordinate, Kind
 from ...ir.walk import walk
+from ...records import replace
 from ...source import Span
 from ..ops import Carried, Iota, Loop, Result, Store, Value, host, value
 from .lowering import Lowering

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.needs import depends_on_data
 from ...ir.types import SHORT
 from ...ir.walk import fresh
+from ...records import replace
 from ..known import bounds_of, fits, repeated
 from ..ops import Axis, Iota, Map, Read, Reduce, Value, all_of, apply, host, value
 from . import elementwise, wholes

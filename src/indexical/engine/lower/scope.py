@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ...ir import nodes as ir
 from ...ir.context import Trail
 from ...ir.prove import conjuncts, no_definitions
 from ...ir.types import Coordinate
 from ...ir.walk import substitute
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..ops import Value
 
 

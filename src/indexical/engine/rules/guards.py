@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir.types import Coordinate
+from ...records import replace
 from ..ops import Map, Read, Reduce, Value, all_of, conjuncts, value
 from ..reach import Side, side_of
 from ..words import as_written

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from ...ir.types import Coordinate
+from ...records import replace
 from ..ops import Axis, Iota, Library, Map, Normalize, Read, Reduce, Value, Write, apply, value
 from ..order import reachable
 from .patterns import Found, No, Target

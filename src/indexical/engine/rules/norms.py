@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
 from ...ir.types import Dtype
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..ops import Axis, Iota, Library, Map, Number, Read, Reduce, Value, apply, value
 from .narrow import stored
 from .patterns import Found, No, Target

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ...ir.types import Coordinate
+from ...records import replace
 from ..ops import Axis, Contract, Iota, Map, Normalize, Read, Reduce, Value, value, with_operands
 from .patterns import Found, No, Target
 

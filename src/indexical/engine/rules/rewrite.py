@@ -8,11 +8,10 @@ values made.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import replace
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..ops import Applied, Plan, Refused, Result, Value, value, with_operands
 from ..order import names_in, owners_of, reachable, replaced, roots_of
 from ..words import brief

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...ir.types import SHORT
+from ...records import replace
 from ..alike import share_alike
 from ..ops import Contract, Library, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .choices import choose_matrices, products_by_place, sum_groups

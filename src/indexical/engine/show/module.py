@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
-from ...records import dataclass
+from ...records import dataclass, field
 from ..arguments import Argument
 from ..carried import carried
 from ..constants import Apart, handed_out

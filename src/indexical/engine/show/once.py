@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
 
 from ...ir import nodes as ir
-from ...records import dataclass
+from ...records import dataclass, field
 from ..constants import POINTS
 from ..ops import Axis, Input, Value
 from .code import Code

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...ir.types import Coordinate, Dtype
+from ...records import replace
 from ..ops import Opaque, Plan, Value
 from ..order import stepped_along
 from .blocks import Turns, either, in_blocks

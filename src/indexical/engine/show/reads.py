@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...ir.affine import Polynomial, affine_parts, expression, is_counted, polynomial
 from ...ir.types import Coordinate
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..merging import Merge, merge_of
 from ..ops import Axis, Iota, Number, Read, Value, value
 from .checks import check_places, out_of_bounds

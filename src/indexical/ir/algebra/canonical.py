@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from math import gcd
 from typing import Any
 
-from ...records import dataclass
+from ...records import dataclass, field
 from ...source import Span
 from .. import build
 from .. import nodes as ir

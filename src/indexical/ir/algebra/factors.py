@@ -7,11 +7,10 @@ Whether two of them are equal is asked of their normal forms.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from ...records import dataclass
+from ...records import dataclass, field, replace
 from ...source import Span
 from .. import build
 from .. import nodes as ir

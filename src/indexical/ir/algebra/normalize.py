@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from fractions import Fraction
 from functools import cached_property
 
-from ...records import dataclass
+from ...records import dataclass, field
 from .. import build
 from .. import nodes as ir
 from ..needs import endless

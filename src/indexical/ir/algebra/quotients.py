@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
-from ...records import dataclass
+from ...records import dataclass, replace
 from ...source import Source, Span
 from .. import build
 from .. import nodes as ir

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
+from ...records import replace
 from .. import build
 from .. import nodes as ir
 from ..types import Coordinate

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from decimal import Decimal
 
 from ...ir.needs import needed as needs
-from ...records import dataclass
+from ...records import dataclass, field
 from ...run.pointwise import work_of
 from .example import Changes, Example, Figure, Prediction, Trial
 from .printing import in_units, rounded_down

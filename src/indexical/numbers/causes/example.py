@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,7 +12,7 @@ from ...ir import nodes as ir
 from ...ir.needs import members, needed
 from ...ir.types import Kind
 from ...ir.walk import reads_of
-from ...records import dataclass
+from ...records import dataclass, field, replace
 from ...run.tables import Numbers, Table, Uncomputed
 from ...run.wholes import Point
 from ..claims import Cell, Claim, claimed_names

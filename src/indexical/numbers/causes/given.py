@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from ...diagnostics import CallError
 from ...ir import nodes as ir
 from ...ir.walk import parts_in
+from ...records import replace
 from ...run.tables import Table
 from ..interval import Interval, Unsettled
 from ..ranges import Ranges, Rounded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -13,7 +12,7 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.functions import FUNCTIONS
 from ...ir.walk import children, rebuild, walk
-from ...records import dataclass
+from ...records import dataclass, replace
 from .example import Changes
 from .variants import (
     FREQUENT,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from decimal import localcontext
 
 import numpy as np
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, members, read_in
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..claims import Claim
 from ..evaluate import Evaluated
 from .cause import MOST_CHANCE, Cause

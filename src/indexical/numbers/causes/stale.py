@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
 from ...ir.walk import reads_of, rebuild
-from ...records import dataclass
+from ...records import dataclass, replace
 from ...source import Span
 from .comparison import MOST_AGAINST, Candidate
 from .example import Changes, Trial, as_decimal

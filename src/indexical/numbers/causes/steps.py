@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
 from itertools import chain, combinations
@@ -13,6 +12,7 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.needs import made_of, read_in
 from ...ir.walk import changed_let, parts_in, rebuild
+from ...records import replace
 from .comparison import Candidate, Comparison
 from .example import Changes, Example, Prediction, Trial
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from ...ir import build
@@ -11,7 +10,7 @@ from ...ir import nodes as ir
 from ...ir.functions import FUNCTIONS
 from ...ir.text import shown
 from ...ir.types import Coordinate
-from ...records import dataclass
+from ...records import dataclass, replace
 from ...source import Span
 
 # In bits: how unusual a mistake is, before any figure is looked at.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.affine import expression, polynomial
 from ....ir.types import Coordinate
 from ....ir.walk import fresh_name, rebuild, substitute
-from ....records import dataclass
+from ....records import dataclass, replace
 
 
 def align(program: ir.Program, order: ir.Stepwise) -> tuple[ir.Program, ir.Stepwise, list[ir.Order]]:

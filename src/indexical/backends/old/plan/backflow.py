@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from ....ir import nodes as ir
@@ -14,7 +13,7 @@ from ....ir.algebra.predicates import is_exponential
 from ....ir.algebra.sums import opened
 from ....ir.types import Coordinate
 from ....ir.walk import parts_of, reads_of, walk
-from ....records import dataclass
+from ....records import dataclass, replace
 from .cotangents import Use, Weights, parted, relaxed, use_of
 from .ordering import Uses
 from .softmaxes import weights_of

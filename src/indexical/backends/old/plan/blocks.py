@@ -4,7 +4,6 @@ rows × keys is never there whole."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 
 from ....ir import nodes as ir
 from ....ir.affine import polynomial
@@ -13,7 +12,7 @@ from ....ir.needs import asserted, members, reached
 from ....ir.types import Coordinate
 from ....ir.walk import children, parts_of, reads_of, walk
 from ....plan.steps import Block, Gathering
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .early_keys import early_keys
 from .parts import Split, sums_rows
 from .softmaxes import weights_of

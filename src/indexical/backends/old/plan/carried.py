@@ -5,7 +5,6 @@ too where a step asks the state before it, and writes what it was answered with 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -20,7 +19,7 @@ from ....ir.walk import fresh, fresh_name, is_bare, reads_of, rebuild, substitut
 from ....plan.scans import Scan
 from ....plan.steps import Chunks, Refusal
 from ....plan.target import CHUNKS
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .deciding import decide
 from .delta import Asked, scan_that_asks
 from .ordering import definition, preceded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from functools import partial
 
 from ....ir import nodes as ir
@@ -43,6 +42,7 @@ from ....plan.target import (
     TRITON,
     Target,
 )
+from ....records import replace
 from .blocks import cut
 from .carried import carry
 from .contractions import contract

@@ -7,7 +7,6 @@ which each pair reads a place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from itertools import product
 
 from ....ir import build
@@ -19,7 +18,7 @@ from ....ir.conditions import conjuncts_of
 from ....ir.types import Coordinate
 from ....ir.walk import fresh, fresh_name, is_bare, walk
 from ....plan.steps import Attention, Recognized, Refusal
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .ordering import definition, preceded
 from .placement import restated
 from .reach import reach

@@ -4,7 +4,6 @@ where `u` is `sum[c](A[t, c] * S[t - 1, c, e])`. A step is linear in the state, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from ....checker.recurrence import is_plain
@@ -17,7 +16,7 @@ from ....ir.types import Coordinate
 from ....ir.walk import fresh_name, meaning, rebuild, renamed_apart, substitute, walk
 from ....plan.linear import Nonlinear, take_linear
 from ....plan.scans import Scan
-from ....records import dataclass
+from ....records import dataclass, replace
 from .recurrences import scan_of
 
 

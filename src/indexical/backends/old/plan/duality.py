@@ -8,7 +8,6 @@ Where the decay from j to i is a product over the steps between them, it is `sum
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -19,7 +18,7 @@ from ....ir.conditions import conjuncts_of
 from ....ir.types import Coordinate
 from ....ir.walk import substitute, walk
 from ....plan.steps import Attention, Chunks
-from ....records import dataclass
+from ....records import dataclass, field
 from ....source import Span
 from .scores import factors_of_product as _factors
 from .scores import terms_of_sum as _terms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from ....ir import nodes as ir
 from ....ir.affine import no_constants
@@ -11,7 +10,7 @@ from ....ir.conditions import conjuncts_of
 from ....ir.prefixes import order_of
 from ....ir.types import Coordinate
 from ....ir.walk import parts_of, reads_of, walk
-from ....records import dataclass
+from ....records import dataclass, field
 
 # Functions that are 0 at 0.
 _KEEP_ZERO = ("neg", "relu", "abs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import Protocol
@@ -32,7 +31,7 @@ from ....ir.needs import needed
 from ....ir.types import Coordinate
 from ....ir.walk import fresh_name
 from ....plan.steps import Attend, Gradient, Receiver, Refusal, Step
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .backflow import Flowing, Scene, binder_of, flows_back
 from .cotangents import Gather, Use, adjoint_of, gathered, read_of
 from .ordering import Uses, arranged, definition, extended

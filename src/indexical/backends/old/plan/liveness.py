@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from ....ir import nodes as ir
 from ....ir.affine import polynomial
@@ -11,6 +10,7 @@ from ....ir.context import constants_of
 from ....ir.needs import needed
 from ....ir.walk import reads_of, walk
 from ....plan.scans import Recurrence
+from ....records import replace
 
 
 def keep_last(

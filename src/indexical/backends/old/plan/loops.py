@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from ....ir import build
 from ....ir import nodes as ir
 from ....ir.walk import rebuild, walk
 from ....plan.linear import split_guard
+from ....records import replace
 
 
 def lighten(let: ir.Let, group: Collection[str]) -> ir.Let:

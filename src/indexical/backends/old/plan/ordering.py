@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -11,6 +10,7 @@ from ....ir.graph import components
 from ....ir.needs import members, needed, read_in
 from ....ir.walk import reads_of
 from ....plan.steps import Gradient
+from ....records import replace
 from ....source import Span
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from ....ir import build
@@ -20,7 +19,7 @@ from ....ir.context import Trail
 from ....ir.types import Coordinate
 from ....ir.walk import is_bare, renamed_apart, substitute, walk
 from ....plan.steps import Attention, Free, Normaliser, Softmax, Softpick
-from ....records import dataclass
+from ....records import dataclass, replace
 from ....source import Span
 from .weights import Gathered, holds_extreme
 

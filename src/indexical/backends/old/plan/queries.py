@@ -7,7 +7,6 @@ its own guard computes nothing for other queries, and nothing flows back from th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import takewhile
 from operator import is_
 
@@ -18,6 +17,7 @@ from ....ir.context import Agreement, Trail, visit_clause
 from ....ir.types import Coordinate
 from ....ir.walk import is_bare, reads_of, rebuild, substitute, walk
 from ....plan.steps import Attention, Recognized
+from ....records import replace
 from .placement import restated
 from .scores import lay_out
 

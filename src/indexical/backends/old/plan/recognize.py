@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TypeGuard
@@ -22,7 +21,7 @@ from ....ir.context import Trail, visit_clause
 from ....ir.needs import members, needed
 from ....ir.walk import fresh_name, reads_of, rebuild, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from ....source import Span
 from .empty_sums import Written
 from .free_weights import Freed, causal_product, compares_own, free_attention, has_conditions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
 
 from ....checker.recurrence import is_plain
 from ....ir import build
@@ -16,7 +15,7 @@ from ....ir.walk import at, reads_of, rebuild, renamed_apart, walk
 from ....plan.linear import Linear, Nonlinear, take_linear, under_guard
 from ....plan.scans import Recurrence, Scan
 from ....plan.steps import Refusal, Step
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .alignment import align
 from .deciding import decide
 from .liveness import keep_last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 
 from ....facts.distributions import ranking
 from ....ir import build
@@ -13,7 +12,7 @@ from ....ir.algebra.contents import Contents
 from ....ir.conditions import conjuncts_of
 from ....ir.types import Coordinate
 from ....ir.walk import children, fresh_name, is_bare, reads_of, rebuild, substitute, walk
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .ordering import definition, preceded
 from .reach import reach
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from ....facts.attention import Gather
@@ -44,7 +43,7 @@ from ....ir.context import Trail, visit_clause
 from ....ir.types import Coordinate
 from ....ir.walk import walk
 from ....plan.steps import Origin
-from ....records import dataclass
+from ....records import dataclass, replace
 from .free_weights import Freed
 from .placement import place_attention
 from .weights import Gathered, widened

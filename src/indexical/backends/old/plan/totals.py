@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
 from fractions import Fraction
 from itertools import permutations
 from typing import TypeAlias
@@ -36,7 +35,7 @@ from ....ir.needs import reached, read_in
 from ....ir.types import Coordinate
 from ....ir.walk import fresh_name, reads_of, rebuild, substitute, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal, Softmax
-from ....records import dataclass
+from ....records import dataclass, field, replace
 from .ordering import following, preceded
 from .placement import Placement, place_attention
 from .recognize import Place, inside, is_one

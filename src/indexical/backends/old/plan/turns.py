@@ -4,7 +4,6 @@ kernel computes, as they are written."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -13,7 +12,7 @@ from ....ir.needs import read_in
 from ....ir.types import SHORT, Coordinate, Dtype
 from ....ir.walk import changed, fresh_name, reads_of, rebuild, substitute, walk
 from ....plan.steps import Block, Gradient, Plan, Step
-from ....records import dataclass
+from ....records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -11,7 +10,7 @@ from ....ir.affine import expression, polynomial
 from ....ir.context import constants_of
 from ....ir.types import Coordinate
 from ....ir.walk import Inexpressible, fresh, fresh_name, rebuild, substitute, walk
-from ....records import dataclass
+from ....records import dataclass, replace
 
 # A diagonal may lie so steep: `3 * i + j`.
 STEEPEST = 3
