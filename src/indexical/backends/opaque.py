@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from ..engine.arguments import Case
 from ..engine.constants import Facts
 from ..engine.dialects import dialect
 from ..engine.kernel_texts import reserved
@@ -172,17 +173,17 @@ def target_of(plan: Plan) -> Target:
 
 class Former:
     """The former printer for the kernels of one plan: `low` is the state of its lowering. Where `facts` are known of
-    the arrays of its calls, kernels do only what these do not decide. Blocks of rows have `room` for so many points,
-    unless that is 0."""
+    the arrays of its calls, kernels do only what these do not decide; they do only what calls of a `case` come to.
+    Blocks of rows have `room` for so many points, unless that is 0."""
 
-    def __init__(self, plan: Plan, facts: Facts | None = None, room: int = 0) -> None:
+    def __init__(self, plan: Plan, facts: Facts | None = None, room: int = 0, case: Case | None = None) -> None:
         text = Checked(dialect_of(plan.backend))
         self._reserved = reserved(plan.backend) | text.dialect.helpers.keys()
         if any(step.attend is not None or step.gradient is not None for step in plan.steps):
             text.reserved = TILED
         if any(step.kernel == TRITON or (step.attend is not None and step.attend.decodes) for step in plan.steps):
             self._reserved |= reserved("triton")
-        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), weak=plan.weak)
+        low = Lowering(text, plan.program, RULES, dtypes=dict(plan.dtypes), weak=plan.weak, case=case)
         low.prover.agreed = plan.agreed
         low.asked = asked_where(plan.program, plan.wanted) if text.dialect.differentiates else {}
         self.low, self._plan, self._room = low, plan, room

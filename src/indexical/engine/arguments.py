@@ -1,8 +1,10 @@
-"""The inputs of an emitted function."""
+"""The inputs of an emitted function, and the calls that it is for."""
 
 from __future__ import annotations
 
-from ..ir.types import Dtype
+from collections.abc import Mapping
+
+from ..ir.types import Coordinate, Dtype
 from ..records import dataclass
 
 
@@ -17,3 +19,16 @@ class Argument:
     converted: bool = False
     loose: bool = False
     weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Calls that a text is printed for: their sizes, as far as all have the same, and whether one may want a gradient.
+    What such calls never come to is not printed: there the text refuses, and one for any call takes its place."""
+
+    sizes: Mapping[Coordinate, int]
+    learns: bool
+
+
+# The code of that refusal.
+ELSEWHERE = "elsewhere"

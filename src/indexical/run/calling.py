@@ -10,7 +10,7 @@ from ..faults import DOUBTFUL, FAULTS, guarded
 from ..records import replace
 from . import BACKENDS
 from .asked import arguments_of, check_backend, packed, wanted_of
-from .kernel import Engine
+from .kernel import Engine, case_of
 from .known import Calls, Known, Values, alike, in_order, is_excused, signature_of
 from .tensors import is_tensor
 from .tracing import differentiates_again, transform_test
@@ -48,6 +48,7 @@ class Caller:
         # Threads may call at once: it is replaced as a whole, those of known sizes first.
         self._expected: tuple[Expected, ...] = ()
         self._misses = 0
+        self._widened = engine.widened
         self._unsized = 0
         self._next_sized = _FIRST_SIZED
         self._repeated = repeated
@@ -234,6 +235,9 @@ class Caller:
         alone = isinstance(outputs, str) or (outputs is None and len(wanted) == 1)
         values = in_order(self.names, arrays, named)
         if call.backend != "reference" and (memory is None or all(map(is_tensor, values))):
-            kernel = self.engine.kernel(call, wanted, apart, recompute, within)
+            if self.engine.widened != self._widened:  # Some of the functions that are known are for too few calls.
+                self.known.clear()
+                self._expected, self._widened = (), self.engine.widened
+            kernel = self.engine.kernel(call, wanted, apart, recompute, within, case_of(call))
             self.calls.learn(call, kernel, values, alone, outputs, backend, isolate, recompute, asked)
         return found[wanted[0]] if alone else packed(wanted)(*(found[name] for name in wanted))

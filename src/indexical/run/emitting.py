@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from ..backends.opaque import Former, kernels_of, planned_kernels, target_of
-from ..engine.arguments import Argument
+from ..engine.arguments import Argument, Case
 from ..engine.constants import POINTS, Facts, apart
 from ..engine.dialects import dialect
 from ..engine.listing import Operation, kernel_of, operations_of
@@ -29,13 +29,15 @@ from .parts import Array, Part
 from .tensors import shares_memory
 
 
-def emitted(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:
-    """The plan and the text for calls like this one."""
+def emitted(
+    call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, case: Case | None = None
+) -> tuple[Plan, Module]:
+    """The plan and the text for calls like this one; for those of a `case` alone, without what these never come to."""
     plan = planned(call, wanted, isolate, recompute)
     assert plan.arrays is not None
     if os.environ.get("IX_DUMP") == "1":
         print(passes(plan), file=sys.stderr)
-    return plan, emit(plan.arrays, dialect(plan.backend), call.arguments, Former(plan))
+    return plan, emit(plan.arrays, dialect(plan.backend), call.arguments, Former(plan, case=case))
 
 
 def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> Plan:
@@ -85,6 +87,7 @@ def sized(
     What the text `above` has, which is that for any sizes, is used from there."""
     assert plan.arrays is not None
     names = frozenset(held)
+    case = Case(sizes, facts.learns) if plan.device == "cpu" else None
     two = apart(specialise(plan.arrays, sizes), names, POINTS if facts.keeps else 0)
 
     def is_held(name: str, code: str) -> bool:
@@ -94,7 +97,7 @@ def sized(
 
     held_views = is_held if names else None
     return emit_sized(
-        two, dialect(plan.backend), arguments, Former(plan, facts), held_views, facts.keeps, above
+        two, dialect(plan.backend), arguments, Former(plan, facts, case=case), held_views, facts.keeps, above
     )
 
 

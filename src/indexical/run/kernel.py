@@ -16,13 +16,13 @@ import numpy as np
 
 from ..checker.numerals import beyond_floats
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
-from ..engine.arguments import Argument
+from ..engine.arguments import ELSEWHERE, Argument, Case
 from ..faults import deep
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype
 from ..records import dataclass, field, replace
 from ..source import Span
-from . import cached, jax_arrays, tensors
+from . import cached, jax_arrays, tensors, tracing
 from .bind import Bound, bind
 from .parts import Part
 
@@ -55,13 +55,14 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """An emitted function, loaded, and the parts of the plan that it follows. `origin` says how one for known sizes is
-    made; None where there is none."""
+    made; None where there is none. It may be for calls of one `case` alone."""
 
     function: Callable[..., Any]
     refused: type[Exception]
     wanted: tuple[str, ...]
     parts: tuple[Part, ...]
     origin: Origin | None = None
+    case: Case | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Call:
 class Engine:
     """The kernels of one program. `texts` are all that it is made of, itself and the modules it uses: with them its
     emitted functions are kept on disk, without them they are not. `told` is given where the program has no text of its
-    own: the same program, as its text says it."""
+    own: the same program, as its text says it. Kernels for one case were `widened` so often: who has one asks again."""
 
     program: ir.Program
     texts: tuple[str, ...] | None = None
@@ -106,6 +107,7 @@ class Engine:
     kernels: dict[object, Kernel] = field(default_factory=dict)
     studies: dict[object, Study] = field(default_factory=dict)
     beyond: list[Diagnostic] | None = None
+    widened: int = 0
 
     def prepare(self, arguments: Mapping[str, Any], backend: str | None, device: str | None = None) -> Call:
         """Check the arrays of a call, and put them where they will be used."""
@@ -185,14 +187,24 @@ class Engine:
         return Call(self.program, backend, {}, bound, shown, device).in_a_file()
 
     def kernel(
-        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool = True, memory: Asked | None = None
+        self,
+        call: Call,
+        wanted: tuple[str, ...],
+        isolate: bool,
+        recompute: bool = True,
+        memory: Asked | None = None,
+        case: Case | None = None,
     ) -> Kernel:
-        """The emitted function for calls like this one."""
+        """The emitted function for calls like this one; where there is none yet, perhaps for those of a `case` alone.
+        """
         key = (call.key, wanted, isolate, recompute, memory)
-        if key not in self.kernels:
-            text, parts, plan = self._linked(call, wanted, isolate, recompute, memory)
+        if key not in self.kernels or (case is None and self.kernels[key].case is not None):
+            self.widened += key in self.kernels
+            text, parts, plan = self._linked(call, wanted, isolate, recompute, memory, case)
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
+            if _is_for_some(text):
+                kernel = replace(kernel, case=case)
             if call.backend == "torch" and memory is None:
                 kernel = replace(kernel, origin=Origin(isolate, recompute, plan, text, kernel.function.__globals__))
             if call.backend == "jax":
@@ -203,7 +215,13 @@ class Engine:
 
     @deep
     def _linked(
-        self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, memory: Asked | None
+        self,
+        call: Call,
+        wanted: tuple[str, ...],
+        isolate: bool,
+        recompute: bool,
+        memory: Asked | None,
+        case: Case | None,
     ) -> tuple[str, tuple[Part, ...], Plan | None]:
         """The text for calls like this one, which imports its kernels, the parts of its plan, and the plan, where the
         text is new."""
@@ -214,11 +232,11 @@ class Engine:
             return module.linked(), parts_of(plan, module), plan
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
-        if found is not None:
+        if found is not None and not (case is None and _is_for_some(found[0])):
             return (*found, None)
         from .emitting import emitted, parts_of
 
-        plan, module = emitted(call, wanted, isolate, recompute)
+        plan, module = emitted(call, wanted, isolate, recompute, case)
         text, parts = module.linked(), parts_of(plan, module)
         if key is not None:
             cached.keep(key, text, parts)
@@ -268,12 +286,15 @@ class Engine:
             from . import pointwise
 
             return dict(pointwise.evaluate_bound(call.bound, wanted))
-        kernel = self.kernel(call, wanted, isolate, recompute, memory)
+        kernel = self.kernel(call, wanted, isolate, recompute, memory, case_of(call))
         _refuse_absurd(kernel.parts, call)
         warn_of_second_derivatives(kernel.parts, call)
         try:
             found = kernel.function(*(call.values[tensor.name] for tensor in self.program.inputs))
         except kernel.refused as problem:
+            if problem.args[0] == ELSEWHERE:
+                self.kernel(call, wanted, isolate, recompute, memory)
+                return self.run(call, wanted, isolate, recompute, memory)
             shapes = self._shapes(call, wanted)
             if not isolate and any(math.prod(shape) for shape in shapes.values()) and not _is_of_nothing(call):
                 return self._run_plainly(call, wanted, problem, memory)
@@ -355,6 +376,18 @@ class Engine:
 def _is_of_nothing(call: Call) -> bool:
     """Whether an input has no points, and PyTorch does not record the call for its way back."""
     return any(0 in np.shape(value) for value in call.values.values()) and not _is_recorded(call)
+
+
+def _is_for_some(text: str) -> bool:
+    """Whether a text refuses calls that another one takes."""
+    return f'"{ELSEWHERE}"' in text
+
+
+def case_of(call: Call) -> Case | None:
+    """What calls like this one may have in common, of which less is printed; None for a call of any other kind."""
+    if call.backend != "torch" or call.device != "cpu" or tracing.is_replaced():
+        return None
+    return Case(call.bound.sizes, _is_recorded(call))
 
 
 def _is_recorded(call: Call) -> bool:

@@ -180,15 +180,18 @@ def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     if not learned:
         return unlearned(low, let, attend, frame, tiles)
     variable = low.text.fresh(f"{let.name}_rows")
-    low.text.add("if", call(low.text.helper("learns"), *learned))
-    with low.block():
-        streamed = stream(low, let, attend, frame, learning=True)
-        low.text.assign(variable, streamed.code)
-    low.text.add("else")
-    with low.block():
-        result = unlearned(low, let, attend, frame, tiles)
-        low.text.assign(variable, arrays.in_order(low, result, streamed.axes).code)
-    return streamed.but(Name(variable))
+    ways: list[Value] = []
+
+    def give(value: Value) -> None:
+        ways.append(value)
+        low.text.assign(variable, arrays.in_order(low, value, ways[0].axes).code)
+
+    low.branch(
+        call(low.text.helper("learns"), *learned),
+        lambda: give(stream(low, let, attend, frame, learning=True)),
+        lambda: give(unlearned(low, let, attend, frame, tiles)),
+    )
+    return ways[0].but(Name(variable))
 
 
 def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
@@ -199,24 +202,24 @@ def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
         code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
         return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
     variable = low.text.fresh(f"{let.name}_attended")
-    low.text.add("if", few)
-    with low.block():
-        low.text.assign(
-            variable, interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked").code()
-        )
-    low.text.add("else")
-    with low.block():
-        low.text.assign(variable, interval_attention.interval_call(low, let, attend, frame, tiles, taken).code())
+    give = partial(low.text.assign, variable)
+    low.branch(
+        few,
+        lambda: give(interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked").code()),
+        lambda: give(interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()),
+    )
     return operands.restored(low, Name(variable), let, attend, frame)
 
 
 def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: bool = False) -> Value:
     """An online softmax over blocks of keys, for scores of any kind; `learning` where a gradient is wanted."""
-    low.kernels.setdefault("torch_stream", set()).add("streaming")
     key, carry = attend.attention.coordinate, attend.layout.carry
     guard = () if operands.is_hull(attend) else attend.attention.guard
     stream = Stream(low, let, attend, frame.batch, frame.row, attend.attention.score, guard)
-    name = stream.write()
+    # All but for a call that is known to have few scores.
+    few = small_attention.few_scores(low, attend, frame, None if learning else ()) if low.case else None
+    all_attend = small_attention.all_attend(low, attend, frame) if few else None
+    name = "" if few and all_attend and low.holds(_both(all_attend, few)) else stream.write()
     if stream.one_way is not None and stream.learned():
         # Refused before it is computed, so that the plain lowering runs, which has a gradient.
         wanted = call(low.text.helper("learns"), *stream.learned())
@@ -252,7 +255,7 @@ def few_or_streamed(
     """Few scores at once, where each of them is finite because both sides take part; else the stream."""
     all_attend = small_attention.all_attend(low, attend, frame)
     allowed: Node | None = None
-    test = few if all_attend in (None, TRUE) else Infix("and", all_attend, few)
+    test = few if all_attend is None else _both(all_attend, few)
     if all_attend is None:
         low.kernels.setdefault("torch_masked", set()).add("all_take_part")
         mask, small = low.text.fresh("allowed"), low.text.fresh("few")
@@ -265,16 +268,20 @@ def few_or_streamed(
     picked = isinstance(attend.attention.normaliser, Softpick)
     function = "gather_scores" if stream.free else "pick_scores" if picked else "attend_scores"
     low.kernels.setdefault("torch_masked", set()).add(function)
-    low.text.add("if", test)
-    with low.block():
+
+    def at_once() -> None:
         inner, scope = small_attention.inside(low, stream)
-        allowed = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
+        mask = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
         scores = small_attention.scored(stream, attend, inner, scope)
-        further = operands.sink_operand(low, attend, frame, False) if picked else allowed
+        further = operands.sink_operand(low, attend, frame, False) if picked else mask
         low.text.assign(variable, call(function, scores, answers, *(() if further is None else (further,))))
-    low.text.add("else")
-    with low.block():
-        low.text.assign(variable, streamed(low, name, stream, answers, attend, frame))
+
+    low.branch(test, at_once, lambda: low.text.assign(variable, streamed(low, name, stream, answers, attend, frame)))
+
+
+def _both(all_attend: Node, few: Node) -> Node:
+    """A test that there are few scores, and that each of them is finite."""
+    return few if all_attend == TRUE else Infix("and", all_attend, few)
 
 
 def streamed(low: Lowering, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame) -> Node:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from ...engine.arguments import ELSEWHERE, Case
 from ...ir import nodes as ir
 from ...ir.algebra.safety import Sides
 from ...ir.types import Coordinate, Dtype
 from ...plan.steps import Note, Refusal
 from ...records import dataclass, field
 from .base import Text, Value
+from .code import Call, Name, Node, Prefix, rebuilt, show
 from .proofs import Prover, WindowProver
 from .scope import Place, Scope
 
@@ -52,7 +54,8 @@ class Lowering:
     ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
     is stored in 16 bits.
 
-    The module around: `functions` are those of tiles, `kernels` the names that are used of each file of kernels.
+    The module around: `functions` are those of tiles, `kernels` the names that are used of each file of kernels. What
+    calls of a `case` never come to is not written.
     """
 
     text: Text
@@ -80,6 +83,7 @@ class Lowering:
     widens: bool = False
     functions: list[str] = field(default_factory=list)
     kernels: dict[str, set[str]] = field(default_factory=dict)
+    case: Case | None = None
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
@@ -107,6 +111,37 @@ class Lowering:
         with self.text.indented():
             yield
         self.known = known
+
+    def branch(self, test: Node, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """Two ways to compute something, by a test. Where the text is for some calls alone, and sizes decide it for
+        these, one of them is a refusal."""
+        holds = self.holds(test)
+        if holds is None:
+            self.text.add("if", test)
+            with self.block():
+                then()
+            self.text.add("else")
+            with self.block():
+                otherwise()
+        else:
+            fails = Prefix("not ", test) if holds else test
+            self.text.refuse(fails, ELSEWHERE, "this text is for calls of other sizes, or without gradients")
+            (then if holds else otherwise)()
+
+    def holds(self, test: Node) -> bool | None:
+        """Whether a test holds for all calls of the case; None where it asks for more than sizes and gradients."""
+        if self.case is None:
+            return None
+        learns = Name(str(self.case.learns))
+
+        def known(part: Node) -> Node:
+            return learns if isinstance(part, Call) and part.function == Name("learns") else rebuilt(part, known)
+
+        sizes = {self.sizes[one]: size for one, size in self.case.sizes.items() if one in self.sizes}
+        try:
+            return bool(eval(show(known(test)), {"__builtins__": {}}, sizes))
+        except (NameError, ZeroDivisionError):
+            return None
 
     @contextmanager
     def labelled(self, label: str) -> Iterator[None]:

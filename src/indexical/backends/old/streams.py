@@ -35,6 +35,7 @@ class Stream(Tile):
 
     def write(self) -> str:
         """The functions, and the attention they make; its name."""
+        self.outer.kernels.setdefault("torch_stream", set()).add("streaming")
         functions = [self.scores(), self.way_back()]
         if self.rest:
             functions.append(self.allowed())
