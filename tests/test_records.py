@@ -110,6 +110,11 @@ def test_records_are_copied_and_pickled() -> None:
         assert hash(again) == hash(expr)
 
 
+def test_a_standard_record_is_replaced_too() -> None:
+    Point = THEIRS[0]
+    assert records.replace(Point(1), x=2, place="there") == Point(2, place="there")
+
+
 def test_a_list_that_holds_itself_is_shown() -> None:
     bag = OURS[1]()
     bag.items.append(bag)

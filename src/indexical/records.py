@@ -66,8 +66,12 @@ else:
         return made
 
     def replace(record, /, **changes):
-        """The record with these values of its fields, and with its own of all others."""
+        """The record, ours or a standard one, with these values of its fields, and with its own of all others."""
         cls = record.__class__
+        if not hasattr(cls, "__given__"):
+            from dataclasses import replace as standard
+
+            return standard(record, **changes)
         for name in cls.__given__:
             if name not in changes:
                 changes[name] = getattr(record, name)

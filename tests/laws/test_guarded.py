@@ -119,8 +119,8 @@ def test_a_slow_path_is_noted() -> None:
     program = checked.program
     kernel = program._engine.kernel
 
-    def refusing(call: Any, wanted: Any, isolate: bool, recompute: bool = True, memory: None = None) -> Any:
-        found = kernel(call, wanted, isolate, recompute)
+    def refusing(call: Any, wanted: Any, isolate: bool, *others: Any) -> Any:
+        found = kernel(call, wanted, isolate, *others)
         return found if isolate else replace(found, function=refuse(found.refused))
 
     program._engine.kernel = refusing  # type: ignore[method-assign]
