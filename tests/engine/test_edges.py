@@ -184,6 +184,27 @@ def test_what_a_guard_removes_may_be_infinite_in_a_recurrence() -> None:
     np.testing.assert_allclose(program(*given), program(*given, backend="reference"))
 
 
+def test_layers_gather_with_weights_by_one_product() -> None:
+    """Values that may be infinite, as those of a norm may, are kept apart by `isolate` alone, as in a kernel."""
+    text = """
+        input q[l, i, d], v[i, e];
+        let y[0, i, e] = v[i, e];
+        let y[l in 1..size(l), i, e] = x[l - 1, i, e] / sqrt(sum[k](x[l - 1, i, k] ** 2));
+        let w[l in 0..size(l), i, j] = softmax[j](sum[d](q[l, i, d] * q[l, j, d])) where j <= i;
+        let x[l in 0..size(l), i, e] = sum[j](w[l, i, j] * y[l, j, e]);
+        output x;"""
+    generator = np.random.default_rng(0)
+    q, v = generator.standard_normal((3, 5, 4)), generator.standard_normal((5, 2))
+    program = ix.compile(text)
+    np.testing.assert_allclose(program(q, v), program(q, v, backend="reference"))
+    assert " @ " in program.source(q, v).split("x_rows[")[-1]
+    assert "NaN and infinity may spread (`isolate=True` keeps them apart)" in str(program.plan(q, v))
+    v[3] = INF
+    found = program(q, v, isolate=True)
+    np.testing.assert_allclose(found, program(q, v, backend="reference"))
+    assert np.isfinite(found[0, :3]).all()
+
+
 @pytest.mark.parametrize(
     "text", ["a % b", "max(a, b)", "min(1, a, b)", "clamp(a, b, 1)", "clamp(1, a, b)", "rsqrt(a * b)"]
 )

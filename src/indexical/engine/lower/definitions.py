@@ -42,7 +42,7 @@ def planned(low: Lowering, wanted: tuple[str, ...]) -> Plan:
         condition = low.value(claim.condition, NOWHERE)
         low.checks.setdefault(Check(condition, "IX506", claim.message, claim.span))
     checks = tuple(low.checks)
-    return Plan(low.program, inputs, definitions, wanted, _agreed(low), checks, spans=low.spans)
+    return Plan(low.program, inputs, definitions, wanted, _agreed(low), checks, tuple(low.told), spans=low.spans)
 
 
 def _needed(low: Lowering, wanted: tuple[str, ...]) -> set[str]:

@@ -30,7 +30,7 @@ def mapped(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
         left = low.value(expr.arguments[0], scope)
         right = low.value(expr.arguments[1], scope.where(expr.arguments[0], op == "&&"))
         return applied(low, op, (left, right), "bool", expr.span)
-    if op in ("*", "/") and (low.may_survive_removal(expr) or not all(map(_is_safe, expr.arguments))):
+    if op in ("*", "/") and (low.may_survive_removal(expr, scope) or not all(map(_is_safe, expr.arguments))):
         return _kept_product(low, expr, scope)
     args = tuple(low.value(argument, scope) for argument in expr.arguments)
     return _of_values(low, expr, args, [scope] * len(args), scope)
@@ -59,7 +59,7 @@ def _kept_product(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     args = tuple(low.value(argument, inner) for argument, inner in zip(expr.arguments, scopes, strict=True))
     product = _of_values(low, expr, args, scopes, scope)
     gone = either(*removals)
-    if gone is None or not low.may_survive_removal(expr):
+    if gone is None or not low.may_survive_removal(expr, scope):
         return product
     return where(low, low.value(gone, scope), zero(product.kind, expr.span), product)
 

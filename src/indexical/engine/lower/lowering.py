@@ -20,7 +20,7 @@ from ...ir.walk import reads_of, walk
 from ...records import replace
 from ...source import Span
 from ..known import bounds_of
-from ..ops import Axis, Check, Number, Reduce, Value, apply, host, value
+from ..ops import Applied, Axis, Check, Number, Reduce, Value, apply, host, value
 from .scope import NOWHERE, Scope
 
 
@@ -39,7 +39,8 @@ class Kernel(Protocol):
 
 class Lowering:
     """One lowering. `values` are the tensors that are lowered, `carried` those of the recurrence that is lowered now;
-    `compute` is the dtype that weak reals take in this definition. `checks` and `spans` become those of the plan."""
+    `compute` is the dtype that weak reals take in this definition. `checks`, `spans` and what is `told` become those of
+    the plan."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class Lowering:
         self.compute: Dtype | None = None
         self.wanted: tuple[str, ...] = program.outputs
         self.checks: dict[Check, None] = {}
+        self.told: dict[Applied, None] = {}
         self.spans: dict[Value, Span] = {}
         self.symbols = 0
         self._canonical = self._canonical_sizes()
@@ -155,12 +157,17 @@ class Lowering:
             self._inside[key] = known.entails(place) and known.entails(length - place - 1)
         return self._inside[key]
 
-    def may_survive_removal(self, expr: ir.Map) -> bool:
+    def may_survive_removal(self, expr: ir.Map, scope: Scope) -> bool:
         """Whether a product with a factor that a guard removed may be other than 0: by what the other factors compute,
-        or by an input that is not finite."""
+        or by an input that is not finite. What is gathered with weights is left to `isolate`, and the plan says so."""
         above = expr.arguments if expr.op == "*" else expr.arguments[:1]
         wild = [n for n, one in enumerate(expr.arguments) if self._is_wild(expr, n)]
-        return any(wild != [n] and wild and removal(one, self.removed) is not None for n, one in enumerate(above))
+        found = any(wild != [n] and wild and removal(one, self.removed) is not None for n, one in enumerate(above))
+        if found and scope.gathers and scope.within is not None:
+            words = "NaN and infinity may spread (`isolate=True` keeps them apart)"
+            self.told[Applied(scope.within, expr.span.text, "gather with weights", words)] = None
+            return False
+        return found
 
     def _is_wild(self, expr: ir.Map, n: int) -> bool:
         """Whether 0 times, or over, an argument may not be 0."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import polynomial
+from ...ir.algebra.factors import factors_of
 from ...ir.needs import depends_on_data
-from ...ir.types import SHORT
+from ...ir.types import SHORT, Coordinate
 from ...ir.walk import fresh
 from ...records import replace
 from ..known import bounds_of, fits, repeated
@@ -36,7 +39,7 @@ def _reduced(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     outer = replace(inner, facts=inner.facts[:before])
     own = [low.value(fact, outer) for fact in inner.facts[before:]]
     guard = all_of(*own, None if expr.guard is None else low.value(expr.guard, inner))
-    body = low.value(expr.body, inner.where(expr.guard))
+    body = low.value(expr.body, replace(inner.where(expr.guard), gathers=_gathers(low, expr)))
     if expr.op in ("sum", "prod") and guard is not None and guard.is_host and body.is_host:
         identity = elementwise.constant(0 if expr.op == "sum" else 1, body.kind, expr.span)
         body, guard = elementwise.where(low, guard, body, identity), None
@@ -48,6 +51,25 @@ def _reduced(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
         return _whole_sum(low, expr, body, over, guard, scope)
     found = _there(low, expr, value(Reduce(expr.op, body, over, guard)), guard, over, scope)
     return _placed(expr, found, inner) if expr.op in ("argmax", "argmin") else found
+
+
+def _gathers(low: Lowering, expr: ir.Reduce) -> bool:
+    """Whether values are summed with the weights of a softmax over the same points, each read at its own."""
+    if expr.op != "sum" or low.isolate:
+        return False
+    here = {range.coordinate for range in expr.ranges}
+    read = (factor.expr for factor in factors_of(expr.body, divided=False) if isinstance(factor.expr, ir.Read))
+    return any(not here.isdisjoint(_normalized(low, part)) for part in read)
+
+
+def _normalized(low: Lowering, read: ir.Read) -> Iterator[Coordinate]:
+    """The coordinate at which a read asks for a weight of a softmax, along the axis that it normalises."""
+    let = low.lets.get(read.tensor)
+    body = None if let is None or len(let.clauses) != 1 else let.clauses[0].body
+    if let is not None and isinstance(body, ir.Normalize) and body.op == "softmax":
+        for slot, index in zip(let.clauses[0].slots, read.indices, strict=True):
+            if isinstance(slot, ir.Coord) and slot.coordinate == body.coordinate and isinstance(index, ir.Coord):
+                yield index.coordinate
 
 
 def _whole_sum(
