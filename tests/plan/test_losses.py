@@ -164,3 +164,15 @@ def test_it_is_differentiated_twice_and_mapped() -> None:
     for row, found in zip(several, mapped, strict=True):
         leaf = row.clone().requires_grad_()
         torch.testing.assert_close(found, torch.autograd.grad(made(leaf, g, t, isolate=True), leaf)[0])
+
+
+def test_classes_are_looked_at_and_not_picked() -> None:
+    """A place among the classes is itself, where it is one."""
+    text = "use std::losses::{cross_entropy}; input x[b, c], t[b] : i64; let loss = cross_entropy(x, t);"
+    program, x = ix.compile(text), torch.randn(4, 5)
+    source = program.source(x, torch.tensor([0, 4, 2, 1]))
+    assert "arange" not in source
+    assert 'cross_entropy(x, t, reduction="mean")' in source
+    for wrong in (-1, 5):
+        with pytest.raises(ix.CallError, match="out of bounds"):
+            program(x, torch.tensor([0, wrong, 2, 1]))

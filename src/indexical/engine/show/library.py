@@ -51,4 +51,6 @@ def _shape(sizes: list[str]) -> str:
 def _word(p: Any, word: object) -> str:
     if isinstance(word, tuple):
         return tupled(_word(p, part) for part in word)
+    if isinstance(word, str):
+        return f'"{word}"'
     return str(number(p, word)) if isinstance(word, ir.Expr) else repr(word)

@@ -59,6 +59,11 @@ def read(p: Printer, one: Value) -> Code:
     if merge is not None:
         return _merged(p, one, merge)
     index = dict(op.index)
+    if isinstance(op.source.op, Iota) and op.outside == "check" and op.under is None:
+        (name, place), = op.index
+        if place.dtype == "i64":  # A place of places is itself, where it is one.
+            check_places(p, place, op.source.axis(name), None, out_of_bounds(p, op.source, name))
+            return p.permuted(p.code(place), p.order_of(place), p.order_of(one))
     rows = in_rows(p, op.source)
     if rows is not None:
         # After its loop, a row that is asked for is there, or refused below.
