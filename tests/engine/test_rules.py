@@ -57,6 +57,8 @@ MINIMAL = {
     "run along": "input x[t, n]; let y[t, n] = sum[s in 0..size(t)](x[s, n] where s <= t);",
     "some point": """
         input x[n, e], v[i]: i64, w[i]; let y[i, k in 0..9] = any[n](x[n, 0] > w[i] where n == v[i]);""",
+    "some pair": """
+        input x[t, n], g[n]; let y[t, n] = sum[s in 0..size(t)](g[n] ** (t - s) * x[s, n] where s <= t);""",
     "sum by remainder": """
         input x[i], w[k], z[n];
         let y[n] = sum[k](x[(n - k + 1) / 2] * w[k] where (n - k + 1) % 2 == 0, 0 <= (n - k + 1) / 2 < size(i));""",

@@ -5,6 +5,18 @@ from __future__ import annotations
 from ...ir.functions import FUNCTIONS
 
 SHARED = {
+    "decayed": '''
+def decayed(x, step):
+    """The sum of all numbers so far along the last axis, times the factor of each step since: one for
+    all steps, or one for each. In every turn it has twice as many of them."""
+    reach, same = 1, step.shape[-1] == 1
+    while reach < x.shape[-1]:
+        later = step if same else step[..., reach:]
+        x = np.concatenate((x[..., :reach], x[..., reach:] + later * x[..., :-reach]), -1)
+        step = step * step if same else np.concatenate((step[..., :reach], later * step[..., :-reach]), -1)
+        reach = 2 * reach
+    return x
+''',
     "add": '''
 def add(a, b):
     """The sum of whole numbers, where it fits in 64 bits."""
@@ -149,7 +161,7 @@ def top(x, kept=None, count=1):
 }
 
 # A kernel's name in the plan, and the function that is called for it.
-KERNELS = {"rank": "rank", "top": "top"}
+KERNELS = {"decayed": "decayed", "rank": "rank", "top": "top"}
 
 HELPERS = {
     **SHARED,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...ir.affine import Polynomial, expression, number, of_atom, polynomial
 from ...ir.types import Coordinate
-from ...records import dataclass
+from ...records import dataclass, replace
 from ..ops import Axis, Iota, Normalize, Outside, Read, Reduce, Value, all_of, apply, conjuncts, host, value
 from ..reach import not_negative
 from ..words import Names
@@ -99,6 +99,18 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
     totals = applied(">", totals, whole(0)) if op.fn in ("any", "all") else totals
     result = _at_queries(totals, order, None if op.fn in ("sum", "any") else nothing)
     return result if asked is None else where(asked, result, nothing)
+
+
+def some_pair(one: Value, found: Found, target: Target) -> Value | None:
+    """Whether there is some pair of a query and a key, where whether a query has a key is a question of its place."""
+    op = one.op
+    assert isinstance(op, Reduce)
+    for axis in op.over if len(op.over) > 1 else ():
+        inner = replace(op, over=(axis,))
+        prefix = prefix_of(inner)
+        if prefix is not None and _is_there(inner, prefix[1], prefix[2]):
+            return value(Reduce("any", value(inner), tuple(one for one in op.over if one is not axis)))
+    return None
 
 
 def _place(op: Reduce, order: Order, source: Value, others: Value | None, asked: Value | None) -> Value | None:

@@ -33,7 +33,7 @@ from .ranks import (
 from .remainders import sum_by_remainder
 from .renaming import name_alike
 from .rewrite import rewrite
-from .running import by_running, running
+from .running import by_running, running, some_pair
 from .stores import store_places, write_places
 from .sums import (
     contract,
@@ -118,6 +118,7 @@ RULES: tuple[Rule, ...] = (
     Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
     Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", None, at_one_point),
     Rule("some point", reduced("any", anything()), some_point, "any_n c[n] where n = v is c[v]", elements),
+    Rule("some pair", reduced("any", anything()), some_pair, "any_t,s (s ≤ t) = any_t (there is t)"),
     Rule(
         "sum by remainder",
         SUM,
