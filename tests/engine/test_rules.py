@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tests.engine import door, drawing
 from tests.engine.drawing import Drawn
 from tests.engine.judging import Judged
@@ -213,11 +214,21 @@ def test_a_factor_that_may_be_infinite_stays_behind_its_guard() -> None:
     assert [one.reason for one in plan.refused if one.rule == "contract"]
 
 
-@pytest.mark.parametrize("scale", ["size(k) ** -0.25", "1 / size(k)", "rsqrt(size(k))", "log(size(k))"])
+@pytest.mark.parametrize("scale", ["size(k) ** -0.25", "1.0 / size(k)", "rsqrt(size(k))", "log(size(k))"])
 def test_a_number_that_is_infinite_of_an_empty_axis_stays_in_its_sum(scale: str) -> None:
     """Of an axis without points the sum is 0, and 0 times one over its size is not."""
     program = ix.compile(f"input a[i, k], b[k, j]; let y[i, j] = sum[k](a[i, k] * ({scale}) * b[k, j]);")
     assert not program(np.ones((2, 0)), np.ones((0, 3))).any()
+
+
+@pytest.mark.parametrize("scale", ["sqrt(size(i) - 4.0)", "2.0 ** 5000.0", "1e308 * 10.0", "sqrt(0.0 - 1.0)"])
+def test_a_number_that_is_not_finite_stays_in_a_sum_that_may_be_empty(scale: str) -> None:
+    program = ix.compile(f"input x[i, k]; let y[i] = sum[k](exp(x[i, k]) * ({scale}) where k < i);")
+    x = np.ones((3, 2))
+    expected = program(x, backend="reference")
+    assert expected[0] == 0
+    np.testing.assert_array_equal(program(x), expected)
+    np.testing.assert_array_equal(program(torch.from_numpy(x)), expected)
 
 
 def test_blocks_of_an_axis_are_not_multiplied_out() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.functions import operation
 from ...ir.types import Coordinate
-from ...ir.walk import walk
 from ..ops import Axis, Contract, Map, Number, Read, Reduce, Value, all_of, apply, conjuncts, host, value
 from .cost import points
 from .patterns import Found, No, Target
@@ -33,6 +32,9 @@ from .terms import (
     whole,
     zero,
 )
+
+# The largest whole number, and a limit that no float of 32 bits exceeds.
+_LONGEST, _FINITE = 2.0**63, 3e38
 
 # ---------------------------------------------------------------------- taken apart
 
@@ -169,21 +171,29 @@ def _may_leave(factor: Factor, target: Target) -> bool:
     """Whether 0 times a factor, or over it, is 0."""
     expr = factor.value.op.expr if isinstance(factor.value.op, Number) else None
     if not factor.inverse:
-        return target.is_finite(factor.value) and (expr is None or not _has_pole(expr))
+        return target.is_finite(factor.value) and (expr is None or _largest(expr) <= _FINITE)
     return isinstance(expr, ir.Const) and expr.value != 0
 
 
-def _has_pole(number: ir.Expr) -> bool:
-    """Whether a number of sizes may be infinite, as one over the size of an axis without points is."""
-    for expr in walk(number):
-        match expr:
-            case ir.Map("/", (_, ir.Const(by))) if by != 0:
-                pass
-            case ir.Map("**", (_, ir.Const(power))) if power >= 0:
-                pass
-            case ir.Map(op) if op != "sqrt" and not op.startswith("as ") and not operation(op).finite:
-                return True
-    return False
+def _largest(number: ir.Expr) -> float:
+    """A bound of a number of sizes, whatever its sign; infinity where none is known, as of one over the size of an axis
+    that may have no points."""
+    match number:
+        case ir.Const(given):
+            return abs(float(given))
+        case ir.Map("as real", (counted,)) | ir.Map("neg", (counted,)):
+            return _largest(counted)
+        case ir.Map("*", (one, other)):
+            return _largest(one) * _largest(other)
+        case ir.Map("+" | "-", (one, other)):
+            return _largest(one) + _largest(other)
+        case ir.Map("/", (one, ir.Const(by))) if by != 0:
+            return _largest(one) / abs(float(by))
+        case ir.Map("sqrt", (ir.Const(given),)) if given >= 0:
+            return math.sqrt(given)
+        case ir.Map("sqrt", (ir.Size() | ir.Map("as real", (ir.Size(),)),)):
+            return _LONGEST
+    return _LONGEST if number.type.kind == "whole" else math.inf
 
 
 # ---------------------------------------------------------------------- contractions
