@@ -215,6 +215,10 @@ class Former:
         """The names that are used of each file of kernels."""
         return tuple((file, tuple(sorted(names))) for file, names in self.low.kernels.items())
 
+    def is_for_some(self) -> bool:
+        """Whether kernels refuse calls that another text takes."""
+        return self.low.for_some
+
     def notes(self) -> Mapping[str, Iterable[Note]]:
         """What was decided while kernels were written."""
         return self.low.notes
@@ -245,8 +249,8 @@ class Former:
             self._numbers[variable] = Number(str(length))
             self._lengths[coordinate] = length
 
-    def write(self, kernel: Kernel) -> tuple[list[str], dict[str, str]]:
-        """The lines that compute the definitions of a kernel, and their variables."""
+    def write(self, kernel: Kernel) -> tuple[list[str], list[str], dict[str, str]]:
+        """The comments above the lines that compute the definitions of a kernel, these lines, and their variables."""
         low = self.low
         low.text.statements = []
         # These names are kept for what is written here, but for those of functions.
@@ -260,7 +264,8 @@ class Former:
         self._note(body)
         if self._facts is not None:  # What is kept has a name that none of these variables has.
             low.text.taken.update(statement.target for statement in body)
-        return written(body), variables
+        head = next(n for n, statement in enumerate(body) if statement.kind not in ("blank", "comment"))
+        return written(body[:head]), written(body[head:]), variables
 
     def _settled(self, statements: list[Statement]) -> list[Statement]:
         """The statements of a kernel without what facts decide; what they keep is noted."""

@@ -15,6 +15,7 @@ from ..engine.lower import lower
 from ..engine.order import ordered
 from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
+from ..engine.show.once import Groups
 from ..engine.specialise import specialise
 from ..engine.trace import traced
 from ..ir import nodes as ir
@@ -26,7 +27,7 @@ from ..plan.target import ARRAYS, CHUNKS, TRITON
 from ..records import replace
 from .kernel import Call
 from .parts import Array, Part
-from .tensors import shares_memory
+from .tensors import merges
 
 
 def emitted(
@@ -90,10 +91,9 @@ def sized(
     case = Case(sizes, facts.learns) if plan.device == "cpu" else None
     two = apart(specialise(plan.arrays, sizes), names, POINTS if facts.keeps else 0)
 
-    def is_held(name: str, code: str) -> bool:
+    def is_held(name: str, groups: Groups) -> bool:
         """Whether this is a view, which has the numbers of its array also after these were changed."""
-        array = facts.arrays.get(name) if name in names else None
-        return array is not None and shares_memory(eval(code, {name: array}), array)
+        return name in names and name in facts.arrays and merges(facts.arrays[name], groups)
 
     held_views = is_held if names else None
     return emit_sized(
@@ -163,4 +163,4 @@ def _part(step: Step, lets: dict[str, ir.Let], plan: Plan, module: Module) -> Pa
     reasons = (refusal.reason for refusal in step.refusals if refusal.way == TRITON and step.kernel != CHUNKS)
     tiled = next(reasons, "")
     flags = step.attend is not None, step.gradient is not None
-    return Part(array(step.definition), covers, *flags, kept, tiled, module.wide)
+    return Part(array(step.definition), covers, *flags, kept, tiled, module.wide, module.for_some)

@@ -203,7 +203,7 @@ class Engine:
             text, parts, plan = self._linked(call, wanted, isolate, recompute, memory, case)
             warn_of_slow_paths(parts, call.bound)
             kernel = load(text, wanted, parts)
-            if _is_for_some(text):
+            if _is_for_some(parts):
                 kernel = replace(kernel, case=case)
             if call.backend == "torch" and memory is None:
                 kernel = replace(kernel, origin=Origin(isolate, recompute, plan, text, kernel.function.__globals__))
@@ -232,7 +232,7 @@ class Engine:
             return module.linked(), parts_of(plan, module), plan
         key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
-        if found is not None and not (case is None and _is_for_some(found[0])):
+        if found is not None and not (case is None and _is_for_some(found[1])):
             return (*found, None)
         from .emitting import emitted, parts_of
 
@@ -378,9 +378,9 @@ def _is_of_nothing(call: Call) -> bool:
     return any(0 in np.shape(value) for value in call.values.values()) and not _is_recorded(call)
 
 
-def _is_for_some(text: str) -> bool:
-    """Whether a text refuses calls that another one takes."""
-    return f'"{ELSEWHERE}"' in text
+def _is_for_some(parts: tuple[Part, ...]) -> bool:
+    """Whether a text with these parts refuses calls that another one takes."""
+    return any(part.for_some for part in parts)
 
 
 def case_of(call: Call) -> Case | None:

@@ -47,7 +47,8 @@ class Part:
 
     It is an attention, or a derivative of one, where it `attends` or `derives`. `kept` says why it has all its scores
     in memory, `tiled` why the array library computes it tile by tile on a GPU; "" where that is not so. It is `wide`
-    where the module that it is a part of computes with 64 bits.
+    where the module that it is a part of computes with 64 bits, and `for_some` where that refuses calls that another
+    one takes.
     """
 
     array: Array
@@ -57,14 +58,16 @@ class Part:
     kept: str = ""
     tiled: str = ""
     wide: bool = False
+    for_some: bool = False
 
     def to_json(self) -> dict[str, Any]:
         covers = [array.to_json() for array in self.covers]
-        flags = {"attends": self.attends, "derives": self.derives, "wide": self.wide}
-        return {"array": self.array.to_json(), "covers": covers, "kept": self.kept, "tiled": self.tiled, **flags}
+        module = {"wide": self.wide, "for_some": self.for_some}
+        words = {"kept": self.kept, "tiled": self.tiled, "attends": self.attends, "derives": self.derives}
+        return {"array": self.array.to_json(), "covers": covers, **words, **module}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any], span: Span) -> Part:
         covers = tuple(Array.from_json(array, span) for array in found["covers"])
         flags = bool(found["attends"]), bool(found["derives"]), str(found["kept"]), str(found["tiled"])
-        return cls(Array.from_json(found["array"], span), covers, *flags, bool(found["wide"]))
+        return cls(Array.from_json(found["array"], span), covers, *flags, bool(found["wide"]), bool(found["for_some"]))

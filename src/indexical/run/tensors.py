@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,13 @@ def device_of(values: Mapping[str, Any]) -> Any:
     return next((value.device for value in values.values() if is_tensor(value)), "cpu")
 
 
-def shares_memory(one: Any, other: Any) -> bool:
-    """Whether a tensor is a view of another."""
-    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
+def merges(tensor: Any, groups: Iterable[Sequence[int]]) -> bool:
+    """Whether groups of axes can become one axis each without a copy: each is a step over all of the next."""
+    for group in groups:
+        axes = [axis for axis in group if tensor.shape[axis] != 1]
+        if any(tensor.stride(one) != tensor.stride(after) * tensor.shape[after] for one, after in pairwise(axes)):
+            return False
+    return True
 
 
 def is_about_values(problem: Exception) -> bool:

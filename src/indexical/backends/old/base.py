@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
+from ...engine.show.number_helpers import REFUSED
 from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.target import Target
 from ...records import dataclass, field
@@ -258,12 +259,7 @@ class Text:
         """Raise where a check fails. A call from Indexical adds the place in the program's text."""
         self.add("if", condition)
         with self.indented():
-            self.add("raise", refused(code, message))
-
-
-def refused(code: str, message: str) -> Node:
-    """The error of emitted code: a code and a message."""
-    return call("Refused", String(code), String(message))
+            self.add("raise", call(self.helper(REFUSED), String(code), String(message)))
 
 
 def number_of(code: Node, kind: Kind, text: Text) -> Node:
@@ -285,6 +281,6 @@ RESERVED = frozenset(
     (
         *(*keyword.kwlist, *dir(builtins), "_"),
         *("np", "torch", "jax", "jnp", "math", "functools", "triton", "tl"),
-        *("device", "Refused", "program", "Fraction"),
+        *("device", REFUSED, "program", "Fraction"),
     )
 )

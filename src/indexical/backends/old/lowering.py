@@ -13,7 +13,8 @@ from ...ir.types import Coordinate, Dtype
 from ...plan.steps import Note, Refusal
 from ...records import dataclass, field
 from .base import Text, Value
-from .code import Call, Name, Node, Prefix, rebuilt, show
+from .code import Call, Name, Node, Prefix, rebuilt
+from .evaluated import CONSTANTS, evaluated
 from .proofs import Prover, WindowProver
 from .scope import Place, Scope
 
@@ -55,7 +56,7 @@ class Lowering:
     is stored in 16 bits.
 
     The module around: `functions` are those of tiles, `kernels` the names that are used of each file of kernels. What
-    calls of a `case` never come to is not written.
+    calls of a `case` never come to is not written; the text is `for_some` calls alone where that left out something.
     """
 
     text: Text
@@ -84,6 +85,7 @@ class Lowering:
     functions: list[str] = field(default_factory=list)
     kernels: dict[str, set[str]] = field(default_factory=dict)
     case: Case | None = None
+    for_some: bool = False
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
@@ -125,6 +127,7 @@ class Lowering:
                 otherwise()
         else:
             fails = Prefix("not ", test) if holds else test
+            self.for_some = True
             self.text.refuse(fails, ELSEWHERE, "this text is for calls of other sizes, or without gradients")
             (then if holds else otherwise)()
 
@@ -139,8 +142,8 @@ class Lowering:
 
         sizes = {self.sizes[one]: size for one, size in self.case.sizes.items() if one in self.sizes}
         try:
-            return bool(eval(show(known(test)), {"__builtins__": {}}, sizes))
-        except (NameError, ZeroDivisionError):
+            return bool(evaluated(known(test), {**CONSTANTS, **sizes}))
+        except (LookupError, ZeroDivisionError):
             return None
 
     @contextmanager

@@ -33,14 +33,14 @@ from .code import (
     rebuilt,
     show,
 )
+from .evaluated import CONSTANTS, evaluated
 from .layout import OPENING, Statement
 
 TRUE, FALSE = Name("True"), Name("False")
 _LEARNS = "learns"
-# Functions of numbers, and what they may be made of.
-_NUMBERS: dict[str, Any] = {"math": math, "max": max, "min": min, "abs": abs, "int": int}
-_PLAIN = frozenset(("math.sqrt", "math.prod", "math.isfinite", "math.nan", "math.inf", "max", "min", "abs", "int"))
-_PLAIN |= {"True", "False"}
+# What numbers are made of.
+_PLAIN: dict[str, Any] = {**CONSTANTS, "max": max, "min": min, "abs": abs, "int": int}
+_PLAIN |= {f"math.{name}": getattr(math, name) for name in ("sqrt", "prod", "isfinite", "nan", "inf")}
 # What a test of PyTorch's sees of an array that is given: of one that grows, less.
 _ASKED, _ASKED_GROWING = frozenset(("shape", "stride", "is_contiguous", "is_cpu")), frozenset(("is_cpu",))
 # Functions that make an array of others, methods of one, and what else they are given.
@@ -184,7 +184,7 @@ class Settling:
         if isinstance(code, Number | Name | Tuple):
             return code
         try:
-            found = eval(show(code), {**_NUMBERS, **{name: self.facts.arrays[of] for name, of in self.arrays.items()}})
+            found = evaluated(code, {**_PLAIN, **{name: self.facts.arrays[of] for name, of in self.arrays.items()}})
         except (ArithmeticError, ValueError, TypeError, LookupError):
             return code
         if isinstance(found, bool):

@@ -71,8 +71,6 @@ class Dialect:
         return self.call("zeros", shape, self.dtype(dtype))
 
     def full(self, p: Printer, shape: str, number: str, dtype: Dtype) -> Code:
-        if number in ("0", "0.0", "False"):
-            return self.zeros(p, shape, dtype)
         return self.call("full", shape, number, self.dtype(dtype))
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:

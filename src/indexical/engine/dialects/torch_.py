@@ -54,8 +54,6 @@ class Torch(Dialect):
         return call("torch.zeros", shape, dtype=self.dtype(dtype), device=p.device())
 
     def full(self, p: Printer, shape: str, number: str, dtype: Dtype) -> Code:
-        if number in ("0", "0.0", "False"):
-            return self.zeros(p, shape, dtype)
         return call("torch.full", shape, number, dtype=self.dtype(dtype), device=p.device())
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:

@@ -86,11 +86,10 @@ def either(
 ) -> list[str]:
     """Definitions by a plan where a test holds, and else by these lines, which give them these variables."""
     plain, found, _ = inside(p, plan, given, 1)
-    head = next(n for n, line in enumerate(lines) if line and not line.lstrip().startswith("#"))
     margin = "    " * p.depth
     stored = [f"{margin}    {variables[name]} = {code}" for name, code in zip(plan.wanted, found, strict=True)]
-    other = [f"    {line}" if line else "" for line in lines[head:]]
-    return [*lines[:head], f"{margin}if {test}:", *(line for line in plain if line), *stored, f"{margin}else:", *other]
+    other = [f"    {line}" if line else "" for line in lines]
+    return [f"{margin}if {test}:", *(line for line in plain if line), *stored, f"{margin}else:", *other]
 
 
 def _count(p: Printer, counts: Plan, name: str) -> Code:

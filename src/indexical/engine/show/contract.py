@@ -107,9 +107,10 @@ def _vectors(p: Any, way: Product, left: Code) -> Code:
 
 def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> Code:
     """An array as a batch of matrices, with several rows or columns as one axis."""
-    code = _permuted(p, one, (*batch, *rows, *columns))
+    code, lies = _permuted(p, one, (*batch, *rows, *columns)), p.order[one]
+    groups = [[lies.index(name) for name in group] for group in (rows, columns)]
     if len(rows) < 2 and len(columns) < 2:
-        return p.once.view(p, one, code)  # type: ignore[no-any-return]
+        return p.once.view(p, one, code, groups)  # type: ignore[no-any-return]
     sizes = {axis.name: axis for axis in one.axes}
     shape = [extent(p, sizes[name]) for name in batch]
     for group in (rows, columns):
@@ -118,7 +119,8 @@ def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> 
             for name in group[1:]:
                 size = infix("*", size, extent(p, sizes[name]))
             shape.append(size)
-    return p.once.view(p, one, Code(f"{closed(code)}.reshape({', '.join(shape)})"))  # type: ignore[no-any-return]
+    code = Code(f"{closed(code)}.reshape({', '.join(shape)})")
+    return p.once.view(p, one, code, groups)  # type: ignore[no-any-return]
 
 
 def _permuted(p: Any, one: Value, axes: Order) -> Code:

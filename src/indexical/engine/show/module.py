@@ -20,8 +20,9 @@ from .imports import imported
 from .inputs import input_of, take
 from .lifetimes import free
 from .lines import WIDEST, wrapped
+from .number_helpers import REFUSED
 from .numbers import negated
-from .once import Once
+from .once import Groups, Once
 from .opaque import Kernels, Unwritten
 from .outputs import give, output
 from .printer import Printer, dtype_of
@@ -37,9 +38,6 @@ FEW = 24  # A function with fewer arrays than this returns soon enough: they are
 
 NOTHING: Mapping[str, str] = {}
 
-_REFUSED = '''class Refused(ValueError):
-    """The arrays do not fit the relation: a code and a message."""'''
-
 _WIDE = frozenset(("i64", "f64"))
 
 # Imports, by what mentions them.
@@ -54,13 +52,14 @@ _TRITON = "import triton"
 @dataclass(frozen=True, slots=True)
 class Module:
     """An emitted module: its lines of imports, its text, and the kernels that this calls, by file and name. One that is
-    `wide` computes with 64 bits. `notes` are what was decided of definitions while it was written, and
-    `inside` are the plans that it follows inside of kernels."""
+    `wide` computes with 64 bits; one `for_some` refuses calls that another one takes. `notes` are what was decided of
+    definitions while it was written, and `inside` are the plans that it follows inside of kernels."""
 
     imports: tuple[str, ...]
     text: str
     kernels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wide: bool = False
+    for_some: bool = False
     notes: Mapping[str, Iterable[Any]] = field(default_factory=dict, compare=False, repr=False)
     inside: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
 
@@ -103,15 +102,15 @@ def emit_sized(
     dialect: Dialect,
     arguments: Mapping[str, Argument] | None = None,
     kernels: Kernels | None = None,
-    is_held: Callable[[str, str], bool] | None = None,
+    is_held: Callable[[str, Groups], bool] | None = None,
     keeps: bool = True,
     above: str = "",
 ) -> Module:
     """The module of a plan for known sizes: it makes what is kept when it is loaded, on the `device` and of the arrays
     that are held, which it finds by these names; its function compares no sizes that are known, and reads what is
-    kept. `is_held` says whether the code of a view of an input may be computed once for all calls; where it `keeps`
-    arrays, coordinates are. It is loaded among the names of the text `above` and leaves out what stands there, kernels
-    for a GPU above all: compiled again they would take a second."""
+    kept. `is_held` says whether a view of an input may be made once for all calls; where it `keeps` arrays,
+    coordinates are. It is loaded among the names of the text `above` and leaves out what stands there, kernels for a
+    GPU above all: compiled again they would take a second."""
     p = Printer(two.plan, dialect, False, kernels, arguments, sized=True)
     p.once = Once(is_held, handed_out(two.plan) if keeps else None)
     own = {tensor.name for tensor in two.plan.program.inputs}
@@ -190,11 +189,9 @@ def _module(
         functions = ["\n".join(_short(text)) for text in p.kernels.functions()]
     if _apart(functions) in above:
         functions = []
-    texts = [text.strip("\n") for text in (*helpers.values(), *functions, *first) if text]
-    texts.append(function)
-    if any("Refused(" in text for text in texts):
-        texts.insert(0, _REFUSED)
-    texts = [text for text in texts if _apart([text]) not in above]
+    refused = [helpers.pop(REFUSED)] if REFUSED in helpers else []
+    texts = [text.strip("\n") for text in (*refused, *helpers.values(), *functions, *first) if text]
+    texts = [text for text in (*texts, function) if _apart([text]) not in above]
     imports = _imports({**_STANDARD, **p.d.imports}, texts)
     whole = _apart(texts)
     files = (AGAIN,) if p.parts else ()
@@ -202,7 +199,8 @@ def _module(
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
-    return Module(imports, whole, (*p.kernels.files(), *files), _is_wide(p), told, p.inside)
+    files, for_some = (*p.kernels.files(), *files), p.kernels.is_for_some()
+    return Module(imports, whole, files, _is_wide(p), for_some, told, p.inside)
 
 
 def _apart(texts: Iterable[str]) -> str:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+# The error of emitted code, which stands above all others.
+REFUSED = "Refused"
+
 HELPERS = {
+    REFUSED: '''
+class Refused(ValueError):
+    """The arrays do not fit the relation: a code and a message."""
+''',
     "guarded": '''
 def guarded(function, x):
     """A function of a number as IEEE has it: NaN off its domain, infinite where it overflows."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from ...ir import nodes as ir
 from ...records import dataclass, field
@@ -12,21 +12,24 @@ from ..ops import Axis, Input, Value
 from .code import Code
 from .numbers import extent
 
+# Axes of an array, by their numbers, that lie one inside the other in a view of it.
+Groups: TypeAlias = Sequence[Sequence[int]]
+
 
 @dataclass
 class Once:
     """The codes that are computed once, each with its name and the input that it is a view of, "" for none. `is_held`
-    says whether the code of a view of an input may be; `handed` is what results may share memory with, where
-    coordinates may be kept, too."""
+    says whether an input with its axes in another order, and some groups of them as one axis, may be; `handed` is what
+    results may share memory with, where coordinates may be kept, too."""
 
-    is_held: Callable[[str, str], bool] | None = None
+    is_held: Callable[[str, Groups], bool] | None = None
     handed: set[Value] | None = None
     codes: dict[Code, tuple[str, str]] = field(default_factory=dict)
 
-    def view(self, p: Any, one: Value, code: Code) -> Code:
-        """The code of a view of a value; its name where it is made before all calls."""
+    def view(self, p: Any, one: Value, code: Code, groups: Groups) -> Code:
+        """The code of a value with groups of its axes as one each; its name where it is made before all calls."""
         variable = p.variables[one.op.name] if isinstance(one.op, Input) else ""
-        if not variable or self.is_held is None or code == variable or not self.is_held(variable, code):
+        if not variable or self.is_held is None or code == variable or not self.is_held(variable, groups):
             return code
         return self._name(p, code, variable)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 class Kernels(Protocol):
     """What prints kernels: it is told the variables of sizes and of the tensors that a kernel reads, and writes the
-    lines that compute its definitions. A kernel may be operations for some rows after the other, or operations where
-    some of its arrays learn."""
+    lines that compute its definitions, below what is told of them. A kernel may be operations for some rows after the
+    other, or operations where some of its arrays learn."""
 
     def begin(self, taken: set[str]) -> None: ...
     def helpers(self) -> dict[str, str]: ...
@@ -28,10 +28,11 @@ class Kernels(Protocol):
     def reads(self) -> set[str]: ...
     def reads_inside(self) -> set[str]: ...
     def reads_later(self) -> set[str]: ...
+    def is_for_some(self) -> bool: ...
     def notes(self) -> Mapping[str, Iterable[object]]: ...
     def size(self, coordinate: Coordinate, variable: str, length: int | None = None) -> None: ...
     def take(self, name: str, variable: str, dtype: Dtype | None, is_number: bool) -> None: ...
-    def write(self, kernel: Any) -> tuple[list[str], dict[str, str]]: ...
+    def write(self, kernel: Any) -> tuple[list[str], list[str], dict[str, str]]: ...
     def kept(self) -> tuple[list[str], tuple[str, ...]]: ...
     def turns(self, kernel: Any, wanted: Collection[str]) -> Turns | None: ...
     def as_written(self, kernel: Any) -> tuple[Plan, list[str]] | None: ...
@@ -57,6 +58,9 @@ class Unwritten:
 
     reads_inside = reads_later = reads
 
+    def is_for_some(self) -> bool:
+        return False
+
     def notes(self) -> Mapping[str, Iterable[object]]:
         return {}
 
@@ -66,8 +70,8 @@ class Unwritten:
     def take(self, name: str, variable: str, dtype: Dtype | None, is_number: bool) -> None:
         pass
 
-    def write(self, kernel: Any) -> tuple[list[str], dict[str, str]]:
-        return [""], {name: name for name in kernel.definitions}
+    def write(self, kernel: Any) -> tuple[list[str], list[str], dict[str, str]]:
+        return [], [""], {name: name for name in kernel.definitions}
 
     def kept(self) -> tuple[list[str], tuple[str, ...]]:
         return [], ()
@@ -110,14 +114,20 @@ def _is_of(one: Value, op: Opaque) -> bool:
 def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str]:
     """The lines of a kernel; where it has no second derivative, beside those that are to be differentiated again."""
     assert p.kernels is not None
-    lines, variables = p.kernels.write(kernel)
-    lines = ["    " * (p.depth - 1) + line if line else "" for line in lines]
+    comments, lines, variables = p.kernels.write(kernel)
+    lines = _deeper(p, lines)
     again = p.kernels.as_written(kernel)
     if again is not None:
         plan, learned = again
         lines = either(p, call(p.helper("learns"), *learned), plan, given, lines, variables)
+    lines = [*_deeper(p, comments), *lines]
     p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
     return variables
+
+
+def _deeper(p: Printer, lines: list[str]) -> list[str]:
+    """Lines of a function, as far in as the printer is."""
+    return ["    " * (p.depth - 1) + line if line else "" for line in lines]
 
 
 def _taken(p: Printer, op: Opaque) -> Iterator[tuple[str, str]]:

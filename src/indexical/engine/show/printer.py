@@ -42,7 +42,7 @@ from .elementwise import mapped
 from .joins import join
 from .library import library
 from .loops import result
-from .number_helpers import HELPERS
+from .number_helpers import HELPERS, REFUSED
 from .numbers import expr_of, extent, fitting, number, settled
 from .once import Once
 from .opaque import Kernels, opaque
@@ -62,7 +62,7 @@ _DTYPES: dict[Kind, Dtype] = {"real": "f64", "whole": "i64", "bool": "bool"}
 # An argument in a template: between parentheses or commas it stands as it is.
 _SLOT = re.compile(r"(?<=[(])\{(\d)\}(?=[,)])|(?<=, )\{(\d)\}(?=[,)])|\{(\d)\}")
 
-RESERVED = frozenset((*keyword.kwlist, *dir(builtins), "_", "math", "itertools", "device", "Refused", "program"))
+RESERVED = frozenset((*keyword.kwlist, *dir(builtins), "_", "math", "itertools", "device", REFUSED, "program"))
 
 
 def dtype_of(one: Value) -> Dtype:
@@ -101,8 +101,7 @@ class Printer:
         if kernels is not None:
             kernels.begin(self.taken)
         self.lines, self.depth = list[str](), 1
-        self.names: dict[Value, str] = {}
-        self.emitted: set[Value] = set()
+        self.names, self.emitted = dict[Value, str](), set[Value]()
         self.unlooked: list[Value] = []  # Of these, those whose operands have not been looked at since.
         # The values that statements compute in order, each with those that are let go after it.
         self.statements: list[tuple[Value, list[Value]]] = []
@@ -116,8 +115,7 @@ class Printer:
         self.notes: dict[str, list[str]] = {}
         self.inside: dict[str, Plan] = {}  # What is computed for some rows after the other, by a definition of it.
         self.steps, self.turns, self.ahead = dict[Coordinate, str](), dict[Coordinate, Polynomial](), False
-        self.rows: dict[str, Rows] = {}
-        self.apart: dict[tuple[Value, Coordinate], str] = {}
+        self.rows, self.apart = dict[str, Rows](), dict[tuple[Value, Coordinate], str]()
         self.measured: set[Coordinate] = set() if outer is None else outer.measured
         self.uses_device = False
         self.partial: tuple[str, str] | None = None
@@ -219,7 +217,7 @@ class Printer:
         if line not in self.refused:
             self.refused.add(line)
             self.add(line)
-            self.add(f'    raise Refused("{code}", {quoted(message)})')
+            self.add(f'    raise {self.helper(REFUSED)}("{code}", {quoted(message)})')
 
     def check(self, mask: str, code: str, message: str, test: str = "") -> None:
         """Refuse where a mask holds somewhere, once; where a test of numbers is given, only if that holds."""
@@ -312,7 +310,9 @@ class Printer:
         """The code of a value with all of these axes in this order, each as long as it is, not to be written to."""
         want = tuple(axis.name for axis in axes)
         if self.is_number(one):
-            return self.d.full(self, self.shape(axes), self.code(one), dtype or dtype_of(one))
+            expr, shape, own = expr_of(one), self.shape(axes), dtype or dtype_of(one)
+            is_zero = isinstance(expr, ir.Const) and not expr.value
+            return self.d.zeros(self, shape, own) if is_zero else self.d.full(self, shape, self.code(one), own)
         code = self.aligned(one, want, widest)
         if not one.names >= set(want):
             code = self.d.expand(code, self.shape(axes))
