@@ -37,7 +37,7 @@ from indexical.backends.kernels import (  # noqa: E402
     torch_plans,
     torch_stream,
 )
-from indexical.engine.kernel_texts import kernel_texts  # noqa: E402
+from indexical.engine.carried import carried, kernel_file  # noqa: E402
 
 pytestmark = pytest.mark.sampled(6)
 
@@ -357,29 +357,16 @@ def test_second_derivatives_are_refused() -> None:
         torch.autograd.grad(first.sum(), inputs[1:2])
 
 
-TEXTS = kernel_texts(("torch_intervals", "torch_stream"))
-
-
 @pytest.mark.sampled(0)
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
-    assert len(TEXTS) == 7  # What a kernel imports comes before it, once.
-    defined = []
-    for text in TEXTS:
-        tree = ast.parse(text)
-        nodes = [
-            node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign)
-        ]
-        targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", n)])]
-        defined.append({getattr(target, "id", getattr(target, "name", "")) for target in targets})
-        imported = {
-            node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-            for node in tree.body
-            if isinstance(node, ast.ImportFrom | ast.Import)
-        }
-        assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
-    assert sum(map(len, defined)) == len(set().union(*defined))
-    pasted = "\n\n".join(TEXTS * 2)
+    above = carried((file, kernel_file(file).parts) for file in ("torch_intervals", "torch_stream"))
+    assert {line.split()[1] for line in above.imports} <= {"math", "itertools", "functools", "typing", "torch"}
+    nodes = ast.parse(above.text).body
+    targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", n)])]
+    defined = [getattr(target, "id", getattr(target, "name", "")) for target in targets]
+    assert len(defined) == len(set(defined)) > 50
+    pasted = "\n".join([*above.imports, above.text] * 2)
     use = (
         "import sys\nassert 'indexical' not in sys.modules\n"
         "query = torch.ones(1, 1, 3, 2)\nrow = torch.arange(3)[None, None, None]\n"

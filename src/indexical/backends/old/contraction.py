@@ -11,7 +11,6 @@ from ...records import replace
 from . import arrays, removal, reuse, sizes
 from .base import Value, plain
 from .code import ONE, Index, Infix, Name, Node, Slice, call, chain, fill, infix, method
-from .elementwise import may_be_nonfinite
 from .lowering import Lowering
 from .scope import Scope
 from .values import aligned, joined, permuted, widest
@@ -30,7 +29,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
     cleared = [_removals(low, factor, found) for factor in moving]
     if any(gone is None for gone in cleared):
         return None
-    if scope.conditions() and any(removal.may_be_infinite(low, factor.expr) for factor in found):
+    if scope.conditions() and any(low.poles.may_be_infinite(factor.expr) for factor in found):
         # At a point that a guard removes, an infinity would give the gradient 0 · ∞.
         return None
     over = frozenset(inner.sort(bound))
@@ -59,7 +58,7 @@ def contract(low: Lowering, expr: ir.Reduce, inner: Scope, masks: list[Value], s
 
 def may_become_infinite(low: Lowering, factor: Factor) -> bool:
     """Whether a factor may be infinite where all that it is made of is finite."""
-    return factor.inverse or may_be_nonfinite(low, factor.expr) or removal.may_be_infinite(low, factor.expr)
+    return factor.inverse or low.poles.may_be_nonfinite(factor.expr) or low.poles.may_be_infinite(factor.expr)
 
 
 def _removals(low: Lowering, factor: Factor, found: list[Factor]) -> list[Factor] | None:

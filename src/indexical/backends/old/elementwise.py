@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ...ir import nodes as ir
-from ...ir.algebra.safety import is_open
 from ...ir.functions import operation
 from ...ir.operations import REALS
+from ...ir.poles import LINEAR, is_learned, is_positive
 from ...ir.types import Dtype
-from ...ir.walk import walk
 from ...records import replace
 from . import arrays, integers, removal
 from .base import Value, plain
@@ -23,8 +22,6 @@ from .values import aligned, joined, widest
 
 _SIGNS = frozenset(("+", "-", "*", "/"))
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
-# Operations whose slopes are the same everywhere.
-_LINEAR = frozenset(("+", "-", "neg"))
 
 
 # ------------------------------------------------------------------- leaves
@@ -109,12 +106,12 @@ def poles(low: Lowering, expr: ir.Map, scope: Scope) -> Iterator[tuple[int, int]
     if expr.op == "**" and expr.arguments[1].type.coordinates - expr.arguments[0].type.coordinates:
         yield 1, 1
     for at, argument in enumerate(expr.arguments):
-        beside = any(_is_learned(other) for n, other in enumerate(expr.arguments) if n != at)
-        read = beside if product else expr.op not in _LINEAR and _is_learned(argument)
-        infinite = removal.may_be_infinite(low, argument, REALS if product and beside else row.unsettled_at)
-        if at in row.steep and (_is_learned(argument) or (beside and _may_be_zero(low, argument, scope))):
+        beside = any(is_learned(other) for n, other in enumerate(expr.arguments) if n != at)
+        read = beside if product else expr.op not in LINEAR and is_learned(argument)
+        infinite = low.poles.may_be_infinite(argument, REALS if product and beside else row.unsettled_at)
+        if at in row.steep and (is_learned(argument) or (beside and _may_be_zero(low, argument, scope))):
             yield at, 1
-        elif infinite or (read and may_be_undefined(low, argument)):  # Slopes read it.
+        elif infinite or (read and low.poles.may_be_undefined(argument)):  # Slopes read it.
             yield at, 0
 
 
@@ -125,41 +122,14 @@ def _may_be_zero(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
     return expr.type.kind != "whole" or not low.prover.entails(scope.box, low.prover.polynomial(expr) - 1)
 
 
-def may_be_undefined(low: Lowering, expr: ir.Expr) -> bool:
-    """Whether this may be NaN or infinite at points that a guard removed: the logarithm of a distance, say. It is not
-    where another number stands in for what it is made of there."""
-    match expr:
-        case ir.Read(tensor) if tensor in low.lets:
-            if tensor not in low.undefined:
-                low.undefined[tensor] = False
-                bodies = [clause.body for clause in low.lets[tensor].clauses if clause.guard is None]
-                low.undefined[tensor] = any(may_be_undefined(low, body) for body in bodies)
-            return low.undefined[tensor]
-        case ir.Map(op, arguments):
-            if not _is_learned(expr):
-                return any(map(is_open, walk(expr)))
-            if op in ("*", "/"):
-                left, right = arguments
-                pairs = ((left, right), (right, left))
-                return any(not _is_learned(other) and may_be_undefined(low, factor) for factor, other in pairs)
-            own = [argument for argument in arguments if op in _LINEAR or not _is_learned(argument)]
-            return any(may_be_undefined(low, argument) for argument in own)
-        case ir.Select(_, then, otherwise):
-            return may_be_undefined(low, then) or may_be_undefined(low, otherwise)
-        case ir.Reduce("sum" | "mean", body=body, guard=None):
-            return may_be_undefined(low, body)
-        case _:
-            return False
-
-
 def may_survive_removal(low: Lowering, expr: ir.Map) -> bool:
     """Whether a product with a factor that a guard removed may be other than 0: by a non-finite input, or by what
     the other factors compute."""
     left, right = expr.arguments
     if expr.op == "/":
-        return not _is_counted(right, 1) and removal.may_be_removed(low, left)
+        return not is_positive(right) and removal.may_be_removed(low, left)
     pairs = ((left, right), (right, left))
-    return any(may_be_nonfinite(low, other) and removal.may_be_removed(low, factor) for factor, other in pairs)
+    return any(low.poles.may_be_nonfinite(other) and removal.may_be_removed(low, factor) for factor, other in pairs)
 
 
 def without_removed(low: Lowering, expr: ir.Map, value: Value, scope: Scope) -> Value:
@@ -185,7 +155,7 @@ def arithmetic(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype | 
 
 def real_function(low: Lowering, expr: ir.Map, values: list[Value], dtype: Dtype | None, scope: Scope) -> Value:
     """A function of reals. The root of a size is a plain number."""
-    if values[0].python and expr.op == "sqrt" and _is_counted(expr):
+    if values[0].python and expr.op == "sqrt" and is_positive(expr):
         return plain(call("math.sqrt", values[0].code), "real")
     axes = joined(values, scope.order)
     short = values[0].narrow if expr.op in low.text.dialect.rounds_once else None
@@ -241,11 +211,6 @@ def cast(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
     )
 
 
-def _is_learned(expr: ir.Expr) -> bool:
-    """Whether an expression may need a gradient."""
-    return any(isinstance(part, ir.Read) and part.type.kind == "real" for part in walk(expr))
-
-
 def constant(expr: ir.Const) -> Value:
     """A number as written."""
     if isinstance(expr.value, bool):
@@ -289,58 +254,6 @@ def _is_never_negative_zero(expr: ir.Expr) -> bool:
     return (
         isinstance(expr, ir.Map) and expr.op == "+" and any(isinstance(a, ir.Const) and a.value for a in expr.arguments)
     )
-
-
-def may_be_nonfinite(low: Lowering, expr: ir.Expr) -> bool:
-    """Whether an expression may make an infinity or NaN out of finite numbers, or read one from where no guard is."""
-    reals = [part for part in walk(expr) if part.type.kind == "real"]
-    return any(_makes_infinities(part) or (isinstance(part, ir.Read) and _has_pole(low, part.tensor)) for part in reals)
-
-
-def _has_pole(low: Lowering, tensor: str) -> bool:
-    """Whether a definition may be infinite or NaN of finite numbers by a pole of a function in it, where it has no
-    guard of its own. An overflow is none."""
-    if tensor not in low.lets:
-        return False
-    if tensor not in low.poles:
-        low.poles[tensor] = False
-        bodies = [clause.body for clause in low.lets[tensor].clauses if clause.guard is None]
-        low.poles[tensor] = any(_is_pole(low, part) for body in bodies for part in walk(body))
-    return low.poles[tensor]
-
-
-def _is_pole(low: Lowering, part: ir.Expr) -> bool:
-    match part:
-        case ir.Read(tensor):
-            return _has_pole(low, tensor)
-        case ir.Map("**", (_, ir.Const(exponent))) if exponent >= 0:
-            return False
-        case ir.Map(op, arguments) if part.type.kind == "real" and not operation(op).finite:
-            row = operation(op)
-            by = row.undefined or (() if row.domain == REALS else range(len(arguments)))
-            return any(not _is_counted(arguments[number], 1) for number in by)
-        case _:
-            return False
-
-
-def _makes_infinities(expr: ir.Expr) -> bool:
-    """Whether a node itself may: by a division, a pole, an overflow, or over no points."""
-    match expr:
-        case ir.Map(op):
-            return not operation(op).finite
-        case ir.Reduce("max" | "min" | "mean", ranges, _, guard):
-            return guard is not None or any(r.depends_on for r in ranges)
-        case ir.Normalize("log_softmax", guard=guard):
-            return guard is not None
-        case _:
-            return False
-
-
-def _is_counted(expr: ir.Expr, least: int = 0) -> bool:
-    """Whether a plain number is a size or its root, or written out and not negative, or not 0."""
-    if isinstance(expr, ir.Map) and expr.op == "sqrt":
-        expr = expr.arguments[0]
-    return isinstance(expr, ir.Size) or (isinstance(expr, ir.Const) and (expr.value > 0 or expr.value == least))
 
 
 def _is_wide(expr: ir.Map) -> bool:

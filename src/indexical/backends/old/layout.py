@@ -5,11 +5,11 @@ Every right-hand side is a value without effects, so that it may be moved down t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
+from ...engine.show.lines import LONGEST, brackets_of, plain, wrapped
 from ...ir.functions import FUNCTIONS
 from ...ir.types import Coordinate, Dtype
 from ...records import dataclass, field, replace
@@ -31,8 +31,7 @@ from .code import (
     within,
 )
 
-# A line is at most this long; a step that was moved to its use makes none longer than the second.
-LONGEST = 110
+# A step that was moved to its use makes no line longer than this.
 COMFORTABLE = 92
 MOVED = 64
 
@@ -341,7 +340,7 @@ def _lines(statement: Statement) -> list[str]:
     if statement.kind == "blank":
         return [""]
     if statement.kind == "comment":
-        return _comment(statement.shown, margin)
+        return wrapped(margin + statement.shown)
     if (
         statement.kind in ("if", "elif")
         and isinstance(statement.code, Infix)
@@ -366,25 +365,13 @@ def _operands(code: Node, op: str) -> list[Node]:
     return [code]
 
 
-def _comment(text: str, margin: str) -> list[str]:
-    """A comment, broken between words; what follows stands a little further in."""
-    lines = [margin + text]
-    while len(lines[-1]) > LONGEST:
-        line = lines.pop()
-        place = line.rfind(" ", len(margin) + 8, LONGEST)
-        if place < 0:
-            return [*lines, line]
-        lines += [line[:place], f"{margin}#     {line[place + 1 :]}"]
-    return lines
-
-
 def broken(text: str, margin: str) -> list[str]:
     """A statement on several lines where one is too long: the largest bracket is opened."""
     if len(margin) + len(text) <= LONGEST:
         return [margin + text]
     if text.startswith("return ") and len(_parts(text)) > 1:
         text = f"return ({text.removeprefix('return ')})"
-    brackets = _brackets(text)
+    brackets = list(brackets_of(text))
     if not brackets:
         return [margin + text]
     start, end = max(brackets, key=lambda pair: pair[1] - pair[0])
@@ -412,33 +399,9 @@ def _packed(parts: list[str], margin: str) -> list[str]:
     return lines
 
 
-_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
-
-
-def _without_strings(text: str) -> str:
-    """The text with underscores for its string literals: no line is broken in one."""
-    return _STRING.sub(lambda string: "_" * len(string[0]), text)
-
-
-def _brackets(text: str) -> list[tuple[int, int]]:
-    """The outermost brackets with something in them, but for those of an index."""
-    found: list[tuple[int, int]] = []
-    depth = start = 0
-    for place, sign in enumerate(_without_strings(text)):
-        if sign in "([{":
-            start = place if depth == 0 else start
-            depth += 1
-        elif sign in ")]}":
-            depth -= 1
-            index = text[start] == "[" and start > 0 and (text[start - 1].isalnum() or text[start - 1] in "_)]")
-            if depth == 0 and place > start + 1 and not index:
-                found.append((start, place))
-    return found
-
-
 def _parts(text: str) -> list[str]:
     """Split the inside of a bracket at its commas. A comprehension and a key with its value stay together."""
-    signs = _without_strings(text)
+    signs = plain(text)
     if " for " in signs:
         return [text]
     parts: list[str] = []

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...engine.show.lines import LONGEST
 from .code import Attribute, Call, Name, Node, Number, String, Tuple, parts
-from .layout import LONGEST, Statement
+from .layout import Statement
 
 # A function with fewer arrays than this returns soon enough.
 FEW = 24

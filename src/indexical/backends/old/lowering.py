@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ...engine.arguments import ELSEWHERE, Case
 from ...ir import nodes as ir
-from ...ir.algebra.safety import Sides
+from ...ir.poles import Poles
 from ...ir.types import Coordinate, Dtype
 from ...plan.steps import Note, Refusal
 from ...records import dataclass, field
@@ -70,9 +70,6 @@ class Lowering:
     guarded: int = 0
     magnitudes: dict[str, int] = field(default_factory=dict)
     removable: dict[str, bool] = field(default_factory=dict)
-    infinite: dict[str, Sides] = field(default_factory=dict)
-    undefined: dict[str, bool] = field(default_factory=dict)
-    poles: dict[str, bool] = field(default_factory=dict)
     asked: Mapping[str, Sequence[ir.Expr]] = field(default_factory=dict)
     naming: bool = True
     in_guard: bool = False
@@ -90,6 +87,7 @@ class Lowering:
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors
         self.lets = {let.name: let for let in self.program.lets}
+        self.poles = Poles(self.lets)
         self.prover = Prover(self.lets) if self.unbounded is None else WindowProver(self.lets, self.unbounded)
         loops = [order for order in self.program.order if isinstance(order, ir.Stepwise)]
         self.recurrent = {name for order in loops for name, _ in order.axes}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ...ir import nodes as ir
-from ...ir.algebra.safety import infinities
-from ...ir.operations import REALS
 from ...ir.removal import removal, removal_of
 from ...ir.walk import at, renamed_apart, walk
 from .base import Value
@@ -60,11 +58,6 @@ def may_remove(low: Lowering, tensor: str) -> bool:
         clauses = low.lets[tensor].clauses
         low.removable[tensor] = any(c.guard is not None or may_be_removed(low, c.body) for c in clauses)
     return low.removable[tensor]
-
-
-def may_be_infinite(low: Lowering, expr: ir.Expr, sides: Collection[float] = REALS) -> bool:
-    """Whether this may be one of these infinities at points that a guard removed."""
-    return not infinities(expr, low.lets, low.infinite).isdisjoint(sides)
 
 
 def removal_condition(low: Lowering, expr: ir.Expr) -> ir.Expr | None:

@@ -52,7 +52,7 @@ def _opened(text: str, margin: str) -> list[str]:
     """A statement with its largest bracket opened; one without gets a pair around what it gives."""
     if len(margin) + len(text) <= LONGEST:
         return [margin + text]
-    brackets = list(_brackets(text))
+    brackets = list(brackets_of(text))
     if not brackets:
         head, sign, value = text.partition(" = ") if " = " in text else text.partition("return ")
         return [f"{margin}{head}{sign}(", *_inside(value, margin + _STEP), f"{margin})"] if sign else [margin + text]
@@ -65,7 +65,7 @@ def _inside(text: str, margin: str) -> list[str]:
     if len(margin) + len(text) <= LONGEST:
         return [margin + text]
     parts = _split(text, (", ",))
-    if len(parts) > 1 and " for " not in _plain(text):
+    if len(parts) > 1 and " for " not in plain(text):
         lines = [f"{part.removeprefix(', ').removesuffix(',')}," for part in parts]
         return [line for part in lines for line in _opened(part, margin)]
     for operators in _OPERATORS:
@@ -75,15 +75,15 @@ def _inside(text: str, margin: str) -> list[str]:
     return _opened(text, margin)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A text with underscores for its strings: no line is broken in one."""
     return _STRING.sub(lambda string: "_" * len(string[0]), text)
 
 
-def _brackets(text: str) -> Iterator[tuple[int, int]]:
+def brackets_of(text: str) -> Iterator[tuple[int, int]]:
     """The outermost brackets with something in them, but for those of an index."""
     depth = start = 0
-    for place, sign in enumerate(_plain(text)):
+    for place, sign in enumerate(plain(text)):
         if sign in "([{":
             start = place if depth == 0 else start
             depth += 1
@@ -96,9 +96,9 @@ def _brackets(text: str) -> Iterator[tuple[int, int]]:
 
 def _split(text: str, signs: tuple[str, ...]) -> list[str]:
     """A text cut before each of these signs that stands in no bracket."""
-    plain, depth, cuts = _plain(text), 0, [0]
-    for place, letter in enumerate(plain):
+    whole, depth, cuts = plain(text), 0, [0]
+    for place, letter in enumerate(whole):
         depth += (letter in "([{") - (letter in ")]}")
-        if depth == 0 and place and plain.startswith(signs, place):
+        if depth == 0 and place and whole.startswith(signs, place):
             cuts.append(place)
     return [text[start:end] for start, end in zip(cuts, [*cuts[1:], None], strict=True)]
