@@ -107,6 +107,16 @@ def test_the_ledger_says_what_is_measured(name: str, library: str) -> None:
     check(str(EXAMPLES / name), CASES[name], library)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_arrays_of_jax_are_counted(name: str) -> None:
+    """At least those that hold its results; what JAX makes besides is not measured."""
+    plan, bound, arrays = drawn(str(EXAMPLES / name), CASES[name])
+    function = door.load(show.show(plan, door.DIALECTS["numpy"]()))["program"]
+    found = function(*arrays)
+    results = found if isinstance(found, tuple) else (found,)
+    assert bytes_of(plan, bound.sizes, "jax").peak >= sum(result.nbytes for result in results)
+
+
 @pytest.mark.parametrize("frees", [False, True])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("name", TEXTS)

@@ -18,6 +18,7 @@ _WORD = re.compile(r"(?:\w[\w.]* as )?(?<![.\w])(\w+)")
 @cache
 def reserved(library: str) -> frozenset[str]:
     """Names that an emitted module has uses for: none of its variables may be called so."""
-    texts = [path.read_text(encoding="utf-8") for path in resources.files(KERNELS).iterdir() if library in path.name]
+    files = (path for path in resources.files(KERNELS).iterdir() if path.name.startswith(f"{library}_"))
+    texts = [path.read_text(encoding="utf-8") for path in files]
     words = {word for text in texts for found in _NAMES.findall(text) for word in _WORD.findall("".join(found))}
     return frozenset({*words, "attend", "joint", "check"})

@@ -37,7 +37,7 @@ from .order import expression, is_view, ordered, read_by_rows, roots_of, stepped
 from .products import Product, copied, is_pair, product_of
 from .show import Statements, statements
 from .specialise import Sizes
-from .workspace import MEMORY, Workspace
+from .workspace import Workspace
 
 Found = TypeVar("Found")
 
@@ -119,7 +119,7 @@ class There:
     """The arrays that are there while operations run, one after another."""
 
     def __init__(self, plan: Plan, counted: Counted, library: str, text: Statements) -> None:
-        self.plan, self.counted, self.memory, self.text = plan, counted, MEMORY[library], text
+        self.plan, self.counted, self.memory, self.text = plan, counted, dialect(library).memory, text
         self.order = layouts(plan)
         self.by_rows = read_by_rows(plan)
         values = ordered(plan)

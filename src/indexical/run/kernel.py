@@ -17,6 +17,7 @@ import numpy as np
 from ..checker.numerals import beyond_floats
 from ..diagnostics import CallError, Diagnostic, Label, SlowPath
 from ..engine.arguments import ELSEWHERE, Argument, Case
+from ..engine.dialects import dialect
 from ..faults import deep
 from ..ir import nodes as ir
 from ..ir.types import NUMPY_NAMES, Dtype
@@ -82,14 +83,13 @@ class Call:
 
     def in_a_file(self) -> Call:
         """The call as a text takes it that nobody binds arrays for: scalars come as numbers, as arrays and as tensors.
-        A real one without a dtype of its own is an array that is weak, since a gradient of it may be wanted; NumPy has
-        none."""
+        A real one without a dtype of its own is an array that is weak where a gradient of it may be wanted."""
         tensors = self.program.tensors
         met = {dtype for name, dtype in self.bound.dtypes.items() if tensors[name].kind == "real"}
         wide: Dtype = "f64" if "f64" in met else "f32"
-        found = {}
+        found, learns = {}, dialect(self.backend).differentiates
         for name, argument in self.arguments.items():
-            weak = argument.dtype is None and tensors[name].kind == "real" and self.backend != "numpy"
+            weak = argument.dtype is None and tensors[name].kind == "real" and learns
             dtype = wide if weak else argument.dtype
             found[name] = argument if tensors[name].axes else Argument(0, dtype, loose=True, weak=weak)
         return replace(self, arguments=found)

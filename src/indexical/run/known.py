@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..checker.recurrence import is_plain
+from ..engine.dialects import dialect
 from ..ir import nodes as ir
 from ..ir.affine import number, polynomial
 from ..ir.context import agreed
@@ -180,11 +181,11 @@ def _all(checks: list[Callable[[Values], bool]], values: Values) -> bool:
 
 
 def _is_read(backend: str, tensor: ir.Input, value: Any) -> bool:
-    """Whether the values in an array decide if it fits: NumPy's for bf16, of which it has none, the widest wholes, of
+    """Whether the values in an array decide if it fits: of a library without bf16 those for it, the widest wholes, of
     which not all are i64, and plain numbers for 8 bits."""
     if not hasattr(value, "dtype"):
         return tensor.dtype in STORED_ONLY
-    return str(value.dtype).endswith("uint64") or (tensor.dtype == "bf16" and backend == "numpy")
+    return str(value.dtype).endswith("uint64") or (tensor.dtype == "bf16" and not dialect(backend).has_bfloat16)
 
 
 def _conversion(call: Call, name: str, value: Any) -> Callable[[Any], Any] | None:
@@ -225,16 +226,15 @@ def _checks(call: Call, parts: tuple[Part, ...], values: Values) -> list[Callabl
     elif tests:
         source = f"lambda arrays: {' and '.join(sorted(str(test) for test in tests))}"
         checks.append(eval(source, {"prod": math.prod}))
-    if any(part.derives for part in parts) and call.backend == "torch":
+    if any(part.derives for part in parts):
         checks.append(_takes_no_gradient)
     return checks
 
 
 def _takes_no_gradient(values: Values) -> bool:
     """A derivative that is to be differentiated again is computed in another way, which may be worth a warning."""
-    return not (
-        tensors.load_torch().is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in values)
-    )
+    learns = any(getattr(value, "requires_grad", False) for value in values)
+    return not (learns and tensors.load_torch().is_grad_enabled())
 
 
 def _sizes(values: Values) -> Signature:

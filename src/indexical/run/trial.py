@@ -70,7 +70,7 @@ class Trials:
         torch, op = self.torch, one.op
         assert isinstance(op, Opaque)
         apart, names = self._alone(op)
-        module = emit(apart, dialect("torch"), self.call.arguments, Former(self.plan, room=self.room))
+        module = emit(apart, dialect(self.call.backend), self.call.arguments, Former(self.plan, room=self.room))
         kernel = load(module.linked(), apart.wanted, ())
         watch = _watch()()
         with torch.inference_mode(False), torch.set_grad_enabled(bool(learned)):
@@ -181,7 +181,7 @@ class Trials:
         parts = reachable([plan.definitions[op.name].value])
         if any(isinstance(part.op, Opaque) or (isinstance(part.op, Input) and part.op.home) for part in parts):
             return other
-        text = emit(replace(plan, wanted=(op.name,), checks=()), dialect("torch"), self.call.arguments)
+        text = emit(replace(plan, wanted=(op.name,), checks=()), dialect(self.call.backend), self.call.arguments)
         given = [self._given(part, {}, ()) for part in plan.inputs]
         return load(text.linked(), (op.name,), ()).function(*given).reshape(other.shape).clone()
 

@@ -14,6 +14,7 @@ from ...ir.operations import Function, Spelling
 from ...ir.types import NUMPY_NAMES, Dtype, Kind
 from ..ops import Value
 from ..show.code import CHOICE, Code, call, closed, indexed, infix, method
+from ..workspace import Memory
 
 if TYPE_CHECKING:
     from ..show.printer import Printer
@@ -29,19 +30,22 @@ class Dialect:
     helpers: ClassVar[Mapping[str, str]]  # Small functions by name, which go above what calls them.
     rounds_once: ClassVar[frozenset[str]] = frozenset()  # Done of 16 bits in 32, and rounded once, there and back.
     kernels: ClassVar[Mapping[str, str]] = {}  # The functions that kernels are called by, of the library or helpers.
+    memory: ClassVar[Memory]  # What operations need while they run, and how arrays are made.
+    # Its sums of an array and a product, which are one call, by how many axes batch, rows and columns have.
+    added: ClassVar[Mapping[tuple[int, int, int], str]] = {}
+    view: ClassVar[str] = ""  # The method that makes a view by its shape, where that is quicker than new axes.
+    again: ClassVar[tuple[str, tuple[str, ...]]]  # The file and the name of the kernel that computes again.
 
-    has_devices: ClassVar[bool] = False  # An array that is made has to say where.
     may_wait: ClassVar[bool] = True  # A call may be traced, or run later: no number of an array is known.
     mixes_widths: ClassVar[bool] = False  # An array of 16 bits beside one of 32 is widened as it is read.
     updates_in_place: ClassVar[bool] = True  # `x[0] = y`; without it, a store makes a new array.
     fills_rows: ClassVar[bool] = False  # The rows of a recurrence go into one array: no gradient goes through it.
     takes_rows_apart: ClassVar[bool] = False  # In a loop, rows come from a list: a slice has a gradient of its own.
     differentiates: ClassVar[bool] = True  # A gradient may be asked for.
+    learns_what_is_read: ClassVar[bool] = False  # What a result does not read has no gradient, and not one of 0.
     flips_by_copying: ClassVar[bool] = True  # An array is never another one's memory from its end to its beginning.
-    has_bfloat16: ClassVar[bool] = True
+    has_bfloat16: ClassVar[bool] = True  # Without it, such an array has 32 bits, and is rounded.
     folds_rows: ClassVar[bool] = True  # A stack of matrices by one matrix is one product.
-    adds_products: ClassVar[bool] = False  # A product and what is added to it are one call.
-    views_by_shape: ClassVar[bool] = False  # A view by its shape is quicker than one by an index with new axes.
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -178,9 +182,6 @@ class Dialect:
     def linear(self, rows: str, weights: str, addend: str | None = None) -> Code:
         """Rows by the rows of a matrix; where the library adds products, a vector is added to each."""
         return infix("@", rows, Code(f"{closed(weights)}.T"))
-
-    def einsum(self, spec: str, codes: Sequence[str], one: Value) -> Code:
-        return self.call("einsum", f'"{spec}"', *codes)
 
     # ----------------------------------------------------------------------- gathers
 

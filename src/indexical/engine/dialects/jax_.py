@@ -17,6 +17,7 @@ from ...ir.walk import walk
 from ..ops import Number, Value
 from ..order import reachable
 from ..show.code import Code, call
+from ..workspace import JAX
 from .base import Dialect
 from .numpy_helpers import KERNELS, SHARED
 
@@ -133,6 +134,7 @@ class Jax(Dialect):
     decorators: ClassVar = {"@in_64_bits": "in_64_bits"}
     helpers = HELPERS
     kernels = KERNELS
+    memory = JAX
 
     updates_in_place = False
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ...ir.operations import Function, Spelling
 from ...ir.types import Dtype, Kind
-from ..ops import Value
 from ..show.code import Code, call
+from ..workspace import NUMPY
 from .base import Dialect
 from .numpy_helpers import HELPERS, KERNELS
 
@@ -25,6 +24,7 @@ class NumPy(Dialect):
     decorators: ClassVar = {'@np.errstate(all="ignore")': ""}
     helpers = HELPERS
     kernels = KERNELS
+    memory = NUMPY
 
     fills_rows = True
     differentiates = False
@@ -44,10 +44,5 @@ class NumPy(Dialect):
         if dtype == "bf16":
             return call(p.helper("round_bf16"), code)
         return super().cast(p, code, dtype, is_array)
-
-    def einsum(self, spec: str, codes: Sequence[str], one: Value) -> Code:
-        more = {"optimize": True} if len(codes) > 1 else {}
-        return self.call("einsum", f'"{spec}"', *codes, **more)
-
 
 DIALECT = NumPy()

@@ -10,6 +10,7 @@ from ...ir.operations import Function, Spelling
 from ...ir.types import LIBRARY_NAMES, Dtype, Kind
 from ..ops import Value
 from ..show.code import Code, call, closed, infix, method, quoted
+from ..workspace import TORCH
 from .base import Dialect
 from .torch_helpers import HELPERS
 from .torch_kernels import KERNELS, TEXTS
@@ -28,11 +29,13 @@ class Torch(Dialect):
     imports: ClassVar = {"torch.": "import torch", "triton.": "import triton", "tl.": "import triton.language as tl"}
     helpers: ClassVar = {**HELPERS, **TEXTS}
     kernels = KERNELS
+    memory = TORCH
+    added: ClassVar = {(0, 1, 0): "addmv", (0, 1, 1): "addmm", (1, 1, 1): "baddbmm"}
+    view = "view"
+    again = "torch_again", ("again",)
     rounds_once = frozenset((*"+-*/", "contract", *(name for name, row in FUNCTIONS.items() if row.torch.once)))
 
-    has_devices = True
-    adds_products = True
-    views_by_shape = True
+    learns_what_is_read = True
     takes_rows_apart = True
     mixes_widths = True
 

@@ -11,8 +11,6 @@ from .code import call, tupled
 if TYPE_CHECKING:
     from .printer import Printer
 
-AGAIN = ("torch_again", ("again",))  # The file of the kernel that calls such a function, and its name.
-
 
 class Part:
     """Some definitions apart, while they are printed. The function takes the arrays that they read, and reads numbers
@@ -43,7 +41,7 @@ class Part:
         p.depth -= 1
         p.lines[self.start - 1] = f"{'    ' * p.depth}def {function}({', '.join(dict.fromkeys(takes))}):"
         p.add("")
-        code = call("again", function, *dict.fromkeys(takes))
+        code = call(p.d.again[1][0], function, *dict.fromkeys(takes))
         p.add(f"{results} = {code}" if gives else str(code))
         p.parts.append(function)
         inputs = {one: name for one, name in p.names.items() if _is_input(one)}

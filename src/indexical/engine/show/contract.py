@@ -24,14 +24,14 @@ def added(p: Any, one: Value) -> Code | None:
     assert isinstance(one.op, Map)
     first, second = one.op.args
     for product, addend in ((first, second), (second, first)):
-        if not p.d.adds_products or not _stands_here(p, product) or product.dtype != addend.dtype or not addend.axes:
+        if not p.d.added or not _stands_here(p, product) or product.dtype != addend.dtype or not addend.axes:
             continue
         way = product_of(product.op, p.order, p.order[product])  # type: ignore[arg-type]
         if not way.batch and not way.stack and way.rows and addend.names == frozenset(way.columns):
             p.computed(product)
             p.absorbed.add(product)
             return _in_order(p, _product(p, way, _matrices(p, addend, (), way.columns, ())), way, p.order[one])
-        call = _ADDED.get((len(way.batch), len(way.rows), len(way.columns)))
+        call = p.d.added.get((len(way.batch), len(way.rows), len(way.columns)))
         if call is not None and not way.stack and addend.names == product.names:
             p.computed(product)
             p.absorbed.add(product)
@@ -42,10 +42,6 @@ def added(p: Any, one: Value) -> Code | None:
             )
             return _in_order(p, p.d.call(call, *parts), way, p.order[one])
     return None
-
-
-# The library's sums of an array and a product, by the axes of its batch, rows and columns.
-_ADDED = {(0, 1, 0): "addmv", (0, 1, 1): "addmm", (1, 1, 1): "baddbmm"}
 
 
 def _stands_here(p: Any, one: Value) -> bool:
@@ -76,7 +72,7 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
         code = p.d.linear(left, _matrices(p, way.right, (), way.columns, way.over), addend)
     else:
         right = _matrices(p, way.right, (), way.over, way.columns)
-        code = p.d.matmul(left, right) if addend is None else p.d.call("addmm", addend, left, right)
+        code = p.d.matmul(left, right) if addend is None else p.d.call(p.d.added[0, 1, 1], addend, left, right)
     if len(way.columns) < 2 and (keeps or len(way.rows) < 2):
         return code  # type: ignore[no-any-return]
     sizes = {axis.name: axis for axis in (*way.left.axes, *way.right.axes)}

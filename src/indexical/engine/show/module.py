@@ -15,7 +15,7 @@ from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
 from ..order import reachable, roots_of
-from .again import AGAIN, Part
+from .again import Part
 from .imports import imported
 from .inputs import input_of, take
 from .lifetimes import free
@@ -194,7 +194,7 @@ def _module(
     texts = [text for text in (*texts, function) if _apart([text]) not in above]
     imports = _imports({**_STANDARD, **p.d.imports}, texts)
     whole = _apart(texts)
-    files = (AGAIN,) if p.parts else ()
+    files = (p.d.again,) if p.parts else ()
     if p.kernels is None:
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()

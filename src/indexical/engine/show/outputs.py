@@ -23,7 +23,7 @@ def give(p: Printer) -> None:
     """Return the definitions that are wanted."""
     given: set[Value] = set()
     wanted = [p.plan.definitions[name] for name in p.plan.wanted]
-    gone = _cancelled(p, wanted) if "with_zeros" in p.d.helpers else {}
+    gone = _cancelled(p, wanted) if p.d.learns_what_is_read else {}
     found = [_with_zeros(p, each, _own(p, each, given), gone.get(each.name, [])) for each in wanted]
     p.add(f"return {', '.join(found)}")
 

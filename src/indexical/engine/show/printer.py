@@ -301,9 +301,10 @@ class Printer:
         if not target:
             return code
         behind = want[want.index(target[0]) :]
-        known = self.sized and self.d.views_by_shape and all(isinstance(axis.extent, ir.Const) for axis in one.axes)
+        known = self.sized and self.d.view and all(isinstance(axis.extent, ir.Const) for axis in one.axes)
         if known and len(behind) > len(target):
-            return method(code, "view", *(extent(self, one.axis(name)) if name in target else "1" for name in behind))
+            lengths = (extent(self, one.axis(name)) if name in target else "1" for name in behind)
+            return method(code, self.d.view, *lengths)
         return indexed(code, [":" if name in target else "None" for name in behind])
 
     def whole(self, one: Value, axes: tuple[Axis, ...], dtype: Dtype | None = None, widest: int = WIDEST) -> Code:
