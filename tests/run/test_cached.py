@@ -57,6 +57,18 @@ def test_a_known_program_is_not_planned(planned: list[str]) -> None:
     assert planned == ["numpy"]
 
 
+def test_passes_are_printed_of_a_known_program_too(
+    planned: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ix.compile(SUM)(X, X)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("IX_DUMP", "1")
+    for _ in range(2):
+        ix.compile(SUM)(X, X)
+        assert capsys.readouterr().err.startswith("lowered\n")
+    assert planned == ["numpy"] * 3
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "another text": lambda: ix.compile(SUM + "\n")(X, X),
     "another dtype": lambda: ix.compile(SUM)(X.astype("f4"), X.astype("f4")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -25,7 +24,7 @@ from ..ir.types import Coordinate
 from ..plan.steps import WIDTH, Note, Plan, Refusal, Step
 from ..plan.target import ARRAYS, CHUNKS, TRITON
 from ..records import replace
-from .kernel import Call
+from .kernel import Call, is_dumped
 from .parts import Array, Part
 from .tensors import merges
 
@@ -36,7 +35,7 @@ def emitted(
     """The plan and the text for calls like this one; for those of a `case` alone, without what these never come to."""
     plan = planned(call, wanted, isolate, recompute)
     assert plan.arrays is not None
-    if os.environ.get("IX_DUMP") == "1":
+    if is_dumped():
         print(passes(plan), file=sys.stderr)
     return plan, emit(plan.arrays, dialect(plan.backend), call.arguments, Former(plan, case=case))
 

@@ -230,7 +230,7 @@ class Engine:
 
             plan, module = self._within(call, wanted, isolate, recompute, memory)
             return module.linked(), parts_of(plan, module), plan
-        key = None if self.texts is None else cached.key_of(self.texts, call, wanted, isolate, recompute)
+        key = None if self.texts is None or is_dumped() else cached.key_of(self.texts, call, wanted, isolate, recompute)
         found = None if key is None else cached.find(key, Span(self.program.source, 0, 0))
         if found is not None and not (case is None and _is_for_some(found[1])):
             return (*found, None)
@@ -381,6 +381,11 @@ def _is_of_nothing(call: Call) -> bool:
 def _is_for_some(parts: tuple[Part, ...]) -> bool:
     """Whether a text with these parts refuses calls that another one takes."""
     return any(part.for_some for part in parts)
+
+
+def is_dumped() -> bool:
+    """Whether the passes of what is planned are printed: then no text comes from the disk."""
+    return os.environ.get("IX_DUMP") == "1"
 
 
 def case_of(call: Call) -> Case | None:
