@@ -15,7 +15,6 @@ from indexical.engine.describe import describe
 from indexical.engine.ledger import bytes_of
 from indexical.engine.ops import Input, Loop, Number, Plan, Result, Value, operands
 from indexical.engine.order import (
-    carried_by,
     expression,
     inlined,
     lifetimes,
@@ -104,7 +103,6 @@ def test_what_is_made_in_a_turn_varies_with_its_step(name: str) -> None:
         assert all(part.symbols & steps for part in body)
         bodies |= set(body)
         assert not one.symbols & steps
-        assert not carried_by([one])[one]
     assert all(not one.symbols for one in ordered(plan) if one not in bodies)
 
 
@@ -140,7 +138,6 @@ def test_a_long_chain_of_definitions_is_no_matter() -> None:
         "apart": lambda: apart(specialise(plan, sizes(i=4, j=4))),
         "bytes": lambda: bytes_of(plan, sizes(i=4, j=4), "numpy"),
         "describe": lambda: describe(plan, sizes(i=4, j=4), "torch"),
-        "carried": lambda: carried_by(roots_of(plan)),
     }
     for name, run in passes.items():
         begin = process_time()

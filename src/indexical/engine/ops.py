@@ -527,13 +527,6 @@ def conjuncts(condition: Value | None) -> list[Value]:
     return [condition]
 
 
-def factors_of(one: Value) -> list[Value]:
-    """The factors of a product."""
-    if isinstance(one.op, Map) and one.op.fn == "*":
-        return [factor for arg in one.op.args for factor in factors_of(arg)]
-    return [one]
-
-
 def merged(*groups: Iterable[Axis]) -> tuple[Axis, ...]:
     """All of these axes, sorted by name; of two of one name the first."""
     found: dict[Coordinate, Axis] = {}

@@ -161,22 +161,6 @@ def stored(loop: Loop) -> frozenset[str]:
     return frozenset[str]().union(*inner)
 
 
-def carried_by(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
-    """The definitions of a recurrence that each of these values and their parts reads as far as they are computed. The
-    result of a loop has them all, and reads none."""
-    found: dict[Value, frozenset[str]] = {}
-    nothing = frozenset[str]()
-    for one in reachable(values):
-        if isinstance(one.op, Carried):
-            found[one] = frozenset((one.op.name,))
-        else:
-            parts = [found[part] for part in one.parts if found[part]]
-            found[one] = nothing.union(*parts) if parts else nothing
-            if isinstance(one.op, Result) and found[one]:
-                found[one] -= stored(one.op.loop)
-    return found
-
-
 def read_by_rows(plan: Plan) -> dict[Value, tuple[Value, ...]]:
     """What is made step by step and read at single steps alone, and these steps: nobody needs all rows as one array. A
     kernel gives all steps or the last."""

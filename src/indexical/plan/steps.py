@@ -348,10 +348,9 @@ class Plan:
     """The way a program is computed, for arrays of some dtypes on some device.
 
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
-    they meet. `cancelled` are inputs that do so in a definition asked for. Without `recompute`, all that the backward
-    pass reads is kept in memory. `agreed` are pairs of extents that the program as it was written takes to be equal.
-    `arrays` is the program of operations that runs, `lowered` the one before any rule, and `operations` lists them.
-    `budget` is its memory, where that was limited.
+    they meet. Without `recompute`, all that the backward pass reads is kept in memory. `agreed` are pairs of extents
+    that the program as it was written takes to be equal. `arrays` is the program of operations that runs, `lowered` the
+    one before any rule, and `operations` lists them. `budget` is its memory, where that was limited.
     """
 
     program: ir.Program
@@ -363,7 +362,6 @@ class Plan:
     steps: tuple[Step, ...]
     unbuilt: tuple[str, ...]
     weak: frozenset[str]
-    cancelled: Mapping[str, tuple[str, ...]]
     recompute: bool = True
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
     arrays: ArrayProgram | None = None

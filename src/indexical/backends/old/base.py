@@ -14,7 +14,7 @@ from ...engine.show.number_helpers import REFUSED
 from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.target import Target
 from ...records import dataclass, field
-from .code import Index, Name, Node, Part, String, Tuple, call, names, node, show
+from .code import Index, Name, Node, Part, String, Tuple, call, node, show
 from .layout import Block, Statement, flattened, used
 from .layout import Kind as StatementKind
 
@@ -260,19 +260,6 @@ class Text:
         self.add("if", condition)
         with self.indented():
             self.add("raise", call(self.helper(REFUSED), String(code), String(message)))
-
-
-def number_of(code: Node, kind: Kind, text: Text) -> Node:
-    """A scalar that came as a number or an array, as a number."""
-    if kind == "whole":
-        return call(text.helper("as_whole"), code)
-    return call("bool" if kind == "bool" else "float", code)
-
-
-def is_step(code: Node) -> bool:
-    """Whether code starts with a step: a value that was computed, and not handed in."""
-    first = next(iter(names(code)), "")
-    return "__" in first and not first.startswith("place__")
 
 
 # Words of Python, and the names that emitted code gives a meaning of its own. Those of the kernels that it calls and

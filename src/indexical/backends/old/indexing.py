@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import expression, polynomial
 from ...ir.text import shown
 from ...ir.types import DEFAULT_DTYPE, Coordinate
 from ...ir.walk import fresh, walk
@@ -316,11 +315,6 @@ def picked(low: Lowering, value: Value, places: dict[Coordinate, tuple[Value, bo
         code = method(code, "squeeze", first)
     axes = (*rest[:first], *union, *rest[first:])
     return low.text.keep(value.but(code, axes=axes), low.label)
-
-
-def minus(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    """A difference of whole expressions, its terms collected."""
-    return left if right == build.whole(0, right.span) else expression(polynomial(left) - polynomial(right), left.span)
 
 
 def is_arithmetic(index: ir.Expr) -> bool:

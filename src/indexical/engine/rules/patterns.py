@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...records import dataclass
-from ..ops import Map, Normalize, Read, Reduce, Value
+from ..ops import Map, Read, Reduce, Value
 from ..words import Names
 
 # What a pattern found, by the names that it has there.
@@ -68,10 +68,6 @@ def mapped(fn: str | frozenset[str], *args: Pattern, name: str = "") -> Pattern:
 
 def reduced(fn: str | frozenset[str], source: Pattern, name: str = "", **fields: object) -> Pattern:
     return Pattern(Reduce, name, (("fn", fn), ("source", source), *fields.items()))
-
-
-def normalized(fn: str | frozenset[str], source: Pattern, name: str = "", **fields: object) -> Pattern:
-    return Pattern(Normalize, name, (("fn", fn), ("source", source), *fields.items()))
 
 
 def read_of(source: Pattern, name: str = "") -> Pattern:

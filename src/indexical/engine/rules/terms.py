@@ -13,7 +13,7 @@ from ...ir.types import Coordinate, Kind, widest
 from ...records import dataclass
 from ...source import Source, Span
 from .. import ops
-from ..ops import Axis, Iota, Map, Number, Read, Reduce, Value, apply, host, value
+from ..ops import Axis, Map, Number, Reduce, Value, apply, host, value
 
 # Numbers that a rule makes are nowhere in the text.
 NOWHERE = Span(Source("", ""), 0, 0)
@@ -139,12 +139,6 @@ def fresh(name: Coordinate, taken: Iterable[Coordinate]) -> Coordinate:
     return Coordinate(text)
 
 
-def renamed(one: Value, names: dict[Coordinate, Coordinate]) -> Value:
-    """A value with other names for some of its axes."""
-    index = tuple((old, value(Iota(Axis(names[old], one.extent(old))))) for old in sorted(names))
-    return value(Read(one, index)) if index else one
-
-
 # ------------------------------------------------------------------ taken apart
 
 
@@ -208,5 +202,3 @@ def added(terms: Sequence[Term]) -> Value:
     for term in ordered[1:]:
         result = applied("+" if term.positive else "-", *promoted((result, term.value)))
     return result
-
-

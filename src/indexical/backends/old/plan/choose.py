@@ -52,7 +52,7 @@ from .few import SHORT_ROWS, few_pairs
 from .gpu import compares_plainly, limits, refusal
 from .gradients import Derived, Describer, derive
 from .queries import is_asked, is_of, take_in
-from .reading import Reading, cancelled, covered, handed, needed_by, read_by_kernels
+from .reading import Reading, covered, handed, needed_by, read_by_kernels
 from .recognize import Recognizer, recognize
 from .recurrences import arrange, step_of
 from .scores import lay_out, take_apart
@@ -150,8 +150,7 @@ def choose(
     unbuilt = needed_by(original, wanted, {}) - built
     unread = tuple(let.name for let in original.lets if let.name in unbuilt and let.axes and not let.hidden)
     same = agreed(original)
-    gone = cancelled(original, program, wanted, reading)
-    return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, gone, recompute, same)
+    return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
 
 
 def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal], target: Target) -> Recognized:

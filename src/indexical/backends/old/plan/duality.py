@@ -255,10 +255,6 @@ def _bag(term: ir.Expr) -> frozenset[tuple[ir.Expr, bool]]:
     return frozenset(_factors(term))
 
 
-def _one(like: ir.Expr) -> ir.Expr:
-    return build.whole(1, like.span)
-
-
 def _sum(terms: list[Signed]) -> ir.Expr | None:
     return added(sorted(terms, key=lambda pair: not pair[1]), terms[0][0].span) if terms else None
 

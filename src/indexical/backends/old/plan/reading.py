@@ -3,13 +3,11 @@ else."""
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ....ir import nodes as ir
-from ....ir.needs import asserted, members, reached, read_in
+from ....ir.needs import asserted, reached, read_in
 from ....ir.walk import reads_of
 from ....plan.steps import Attention, Step
 from ....plan.target import FUSED
@@ -43,30 +41,6 @@ def needed_by(program: ir.Program, wanted: tuple[str, ...], reading: Reading) ->
     computes, only what it is `reading`."""
     lets = program.definitions
     return lets.keys() & reached((*wanted, *asserted(program)), lambda name: _reads(name, lets, reading))
-
-
-def cancelled(
-    original: ir.Program, program: ir.Program, wanted: tuple[str, ...], reading: Reading
-) -> dict[str, tuple[str, ...]]:
-    """For definitions asked for, the real inputs that they are made of as they were written, and not as they are
-    computed: these cancel. What all keys share does so in a softmax."""
-    if program is original and not reading:
-        return {}
-    reals = [tensor.name for tensor in original.inputs if tensor.kind == "real"]
-    bits = {name: 1 << number for number, name in enumerate(reals)}
-    written, computed = _made_of(original, {}, bits), _made_of(program, reading, bits)
-    gone = {name: written[name] & ~computed[name] for name in wanted if original.definitions[name].kind == "real"}
-    return {name: tuple(real for real in reals if bits[real] & bit) for name, bit in gone.items() if bit}
-
-
-def _made_of(program: ir.Program, reading: Reading, bits: Mapping[str, int]) -> dict[str, int]:
-    """The inputs that every definition is made of, each of them a bit: sets of them would grow with the program."""
-    lets, found = program.definitions, dict(bits)
-    for order in program.order:
-        group = members(order)
-        reads = (read for name in group for read in _reads(name, lets, reading))
-        found |= dict.fromkeys(group, functools.reduce(operator.or_, (found.get(read, 0) for read in reads), 0))
-    return found
 
 
 def _reads(name: str, lets: Mapping[str, ir.Let], reading: Reading) -> list[str]:
