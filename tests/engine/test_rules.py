@@ -115,6 +115,9 @@ MINIMAL = {
     "contract before the read": """
         input a[i, d], r[p in 0..7, d];
         let y[i, j in 0..size(i)] = sum[d](a[i, d] * r[clamp(i - j, -3, 3) + 3, d]);""",
+    "add what stays first": """
+        input x[t, n], b[n], c[n]; let y[0, n] = x[0, n];
+        let y[t in 1..size(t), n] = b[n] - tanh(y[t - 1, n]) + c[n] - x[t, n];""",
     "add to all rows": """
         input x[t, m], w[n, m], b[n]; let y[0, n] = 0.0;
         let y[t in 1..size(t), n] = tanh(sum[m](w[n, m] * x[t, m]) + b[n]) * y[t - 1, n] + 1.0;""",

@@ -286,10 +286,10 @@ Op: TypeAlias = (
 
 class Value:
     """The array that an operation makes. All of it follows from the operation: its axes, sorted by name; its kind and
-    dtype (None: weak); the steps of loops that it varies with, in its extents too; what is known of its numbers; and
-    its `parts`, the operands."""
+    dtype (None: weak); the steps of loops that it varies with, in its extents too; what is known of its numbers; its
+    `parts`, the operands; and whether it is `carried`: made of what a loop computes, inside of that."""
 
-    __slots__ = ("__weakref__", "axes", "dtype", "kind", "known", "names", "op", "parts", "symbols")
+    __slots__ = ("__weakref__", "axes", "carried", "dtype", "kind", "known", "names", "op", "parts", "symbols")
 
     def __init__(
         self,
@@ -303,6 +303,9 @@ class Value:
         self.op, self.axes, self.kind, self.dtype, self.symbols, self.known = op, axes, kind, dtype, symbols, known
         self.names = frozenset(axis.name for axis in axes)
         self.parts = operands(op)
+        self.carried = isinstance(op, Carried) or (
+            not isinstance(op, Result) and any(part.carried for part in self.parts)
+        )
 
     @property
     def is_host(self) -> bool:

@@ -58,6 +58,7 @@ from .telling import (
 )
 from .terms import is_truth
 from .turning import count_from_end
+from .turns import add_first_what_stays
 
 
 def _has_guard(one: Value) -> bool:
@@ -150,6 +151,7 @@ RULES: tuple[Rule, ...] = (
     Rule("scale by a factor", mapped("*", anything("scaled"), SCALE), scale_factors, "(Σ a·b)·c = Σ (a·c)·b", products),
     Rule("multiply out", SUM_OF_PRODUCT, multiply_out, "Σ w·(a + b) = Σ w·a + Σ w·b", elements),
     Rule("contract", SUM_OF_PRODUCT, contract, "Σ a·b is a contraction", elements),
+    Rule("add what stays first", mapped(SUMMED), add_first_what_stays, "a + x + b = (a + b) + x, of a loop's x"),
     Rule("add to all rows", ROW_AND_MORE, add_before_read, "x[t] + y = (x + y)[t]"),
     Rule("less twice", mapped("neg", mapped("neg", anything("x"))), negated_twice, "-(-x) = x"),
     Rule("normalise by a kernel", Pattern(Map, "", (("fn", MULTIPLIED),)), norm, "x · rsqrt(mean x² + ε) is a norm"),

@@ -19,7 +19,6 @@ from ....records import dataclass, field, replace
 from .alignment import align
 from .deciding import decide
 from .liveness import keep_last
-from .loops import lighten
 from .wavefronts import skew
 
 LOOP = "loop"
@@ -109,11 +108,10 @@ class _Arranging:
             self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
         if not self.isolate:
             known = self.program.definitions
-            light = {name: lighten(known[name], along) for name in along}
             if all(len(axes) == 1 for axes in along.values()) and not diagonals:
-                light = {name: _parted(let, along[name][0], item.forward, known) for name, let in light.items()}
-            lets = tuple(light.get(let.name, let) for let in self.program.lets)
-            self.program = replace(self.program, lets=lets)
+                parted = {name: _parted(known[name], axis, item.forward, known) for name, (axis,) in along.items()}
+                lets = tuple(parted.get(let.name, let) for let in self.program.lets)
+                self.program = replace(self.program, lets=lets)
         self.order.append(item)
 
 
