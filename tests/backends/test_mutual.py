@@ -106,16 +106,39 @@ def test_a_drawn_system_is_moved_somewhere() -> None:
     assert sum(bool(later(ix.compile(draw(seed).text))) for seed in range(40)) > 5
 
 
+TABLES = {
+    "later": """
+        let p[0, j in 0..4] = 1.0; let p[i in 1..4, 0] = 1.0;
+        let q[i in 1..4, j in 1..4] = p[i - 1, j] + p[i, j - 1];
+        let p[i in 1..4, j in 1..4] = tanh(q[i, j]) * x[i, j];""",
+    "later along one": """
+        let p[0, j in 0..4] = x[0, j];
+        let q[i in 1..4, j in 0..4] = tanh(p[i - 1, j]) + (if j > 0 { p[i, j - 1] } else { 0 });
+        let p[i in 1..4, j in 0..4] = tanh(q[i, j]) * x[i, j];""",
+    "backward": """
+        let p[3, j in 0..4] = x[3, j]; let p[i in 0..3, 3] = x[i, 3];
+        let q[i in 0..3, j in 0..3] = tanh(p[i + 1, j]) + p[i, j + 1] / 2;
+        let p[i in 0..3, j in 0..3] = tanh(q[i, j]) * x[i, j];""",
+    "backward along one": """
+        let p[3, j in 0..4] = x[3, j]; let p[i in 0..3, 0] = x[i, 0];
+        let q[i in 0..3, j in 1..4] = tanh(p[i + 1, j]) + p[i, j - 1];
+        let p[i in 0..3, j in 1..4] = tanh(q[i, j]) * x[i, j];""",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.sampled(1)
+def test_definitions_of_a_table_that_begin_at_different_points_go_by_diagonals(name: str) -> None:
+    program, x = ix.compile(f"input x[i, j]; {TABLES[name]} output p, q;"), np.linspace(-1, 1, 16).reshape(4, 4)
+    assert str(program.plan(x, backend="torch")).count("by diagonals") == 2
+    expected = outputs(program(x, backend="reference"))
+    for backend in ("numpy", "torch", "jax"):
+        for one, right in zip(outputs(program(x, backend=backend)), expected, strict=True):
+            np.testing.assert_allclose(one, right, rtol=1e-5)
+
+
 @pytest.mark.sampled(0)
-def test_tables_of_two_coordinates_and_steps_that_go_down() -> None:
-    table = """
-    input x[i, j];
-    let p[0, j in 0..4] = 1.0;
-    let p[i in 1..4, 0] = 1.0;
-    let q[i in 1..4, j in 1..4] = p[i - 1, j] + p[i, j - 1];
-    let p[i in 1..4, j in 1..4] = tanh(q[i, j]) * x[i, j];
-    output p, q;
-    """
+def test_steps_that_go_down() -> None:
     down = """
     input x[t];
     let a[5] = 1.0;
@@ -125,9 +148,8 @@ def test_tables_of_two_coordinates_and_steps_that_go_down() -> None:
     let a[t in 2..5] = tanh(c[t]) + b[t + 1];
     output a, c;
     """
-    for text, x in ((table, np.linspace(-1, 1, 16).reshape(4, 4)), (down, np.linspace(-1, 1, 6))):
-        program = ix.compile(text)
-        expected = outputs(program(x, backend="reference"))
-        for backend in ("numpy", "torch", "jax"):
-            for one, right in zip(outputs(program(x, backend=backend)), expected, strict=True):
-                np.testing.assert_allclose(one, right, rtol=1e-5)
+    program, x = ix.compile(down), np.linspace(-1, 1, 6)
+    expected = outputs(program(x, backend="reference"))
+    for backend in ("numpy", "torch", "jax"):
+        for one, right in zip(outputs(program(x, backend=backend)), expected, strict=True):
+            np.testing.assert_allclose(one, right, rtol=1e-5)

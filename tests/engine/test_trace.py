@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.engine import door
 from tests.engine.test_order import EXAMPLES
 from tests.engine.test_specialise import lowered, sizes
 
-from indexical.engine import rules
+import indexical as ix
+from indexical.engine import rules, skew
 from indexical.engine.constants import apart
 from indexical.engine.describe import describe, size_text
 from indexical.engine.show import emit_sized
@@ -54,6 +56,17 @@ def test_every_rule_is_shown_with_its_law_and_what_it_changed() -> None:
     text = str(trace)
     assert text.startswith("lowered\n")
     assert all(f". {rule.name}: {rule.law}" in text for rule in rules.RULES if rule.name in names)
+
+
+def test_a_table_is_shown_as_it_is_written_and_then_by_diagonals() -> None:
+    text = """input x[i, j];
+    let g[i, j] = x[i, j] + (if i > 0 { g[i - 1, j] } else { 0 }) + (if j > 0 { tanh(g[i, j - 1]) } else { 0 });"""
+    shown = str(ix.compile(text).plan(x=np.ones((3, 4)), backend="numpy").passes())
+    lowered, first = shown.split("\n\n")[:2]
+    assert "for i_step in " in lowered
+    assert "diagonal" not in lowered
+    assert first.startswith(f"1. {skew.NAME}: {skew.LAW}\n")
+    assert "\n  + for diagonal_step in " in first
 
 
 def test_a_program_that_no_rule_changes_says_so() -> None:

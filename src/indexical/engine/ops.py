@@ -303,7 +303,7 @@ class Value:
         self.op, self.axes, self.kind, self.dtype, self.symbols, self.known = op, axes, kind, dtype, symbols, known
         self.names = frozenset(axis.name for axis in axes)
         self.parts = operands(op)
-        self.carried = isinstance(op, Carried) or (
+        self.carried: bool = isinstance(op, Carried) or (
             not isinstance(op, Result) and any(part.carried for part in self.parts)
         )
 

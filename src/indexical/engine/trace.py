@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from functools import partial
 
 from ..records import dataclass
+from . import skew
 from .alike import share_alike
 from .constants import apart
 from .describe import operation_lines
@@ -97,10 +98,17 @@ def _refused(one: Refused) -> str:
     return f"{one.rule}, at {one.where}: {one.reason}"
 
 
-def traced(plan: Plan, target: Target, sizes: Sizes | None = None, scalars: Mapping[str, int] | None = None) -> Trace:
-    """A lowered plan through all passes: the rules, what makes it printable, and for known sizes what these decide and
-    what is kept from call to call."""
-    trace = Trace(plan)
+def traced(
+    plan: Plan,
+    target: Target,
+    sizes: Sizes | None = None,
+    scalars: Mapping[str, int] | None = None,
+    unskewed: Plan | None = None,
+) -> Trace:
+    """A lowered plan through all passes: from what it was before it went along diagonals, the rules, what makes it
+    printable, and for known sizes what these decide and what is kept from call to call."""
+    trace = Trace(unskewed or plan)
+    trace.after(skew.NAME, plan, skew.LAW)
     for table in (FIRST, RULES, STORES, LEGAL):
         steps: list[Step] = []
         done = rewrite(trace.plan, table, target, steps)

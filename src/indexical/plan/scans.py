@@ -40,12 +40,10 @@ class Scan:
 @dataclass(frozen=True, slots=True)
 class Recurrence:
     """A definition that reads itself: the axes along which it is stepped, outermost first, and as a scan where it is
-    one; `diagonals` are the steps of what was a table of two coordinates. Where only its last step is read, `kept` says
-    how many steps are there at a time."""
+    one. Where only its last step is read, `kept` says how many steps are there at a time."""
 
     axes: tuple[int, ...]
     scan: Scan | None = None
-    diagonals: bool = False
     kept: int | None = None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from ..engine.budget import Budget
@@ -350,7 +350,8 @@ class Plan:
     `unbuilt` are definitions that were asked for on the way and never exist; `weak` ones take the dtype of what
     they meet. Without `recompute`, all that the backward pass reads is kept in memory. `agreed` are pairs of extents
     that the program as it was written takes to be equal. `arrays` is the program of operations that runs, `lowered` the
-    one before any rule, and `operations` lists them. `budget` is its memory, where that was limited.
+    one before any rule, and `operations` lists them; `unskewed` makes that of the program before it went along
+    diagonals. `budget` is its memory, where that was limited.
     """
 
     program: ir.Program
@@ -366,6 +367,7 @@ class Plan:
     agreed: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
     arrays: ArrayProgram | None = None
     lowered: ArrayProgram | None = field(default=None, compare=False, repr=False)
+    unskewed: Callable[[], ArrayProgram] | None = field(default=None, compare=False, repr=False)
     operations: tuple[Operation, ...] = ()
     budget: Budget | None = None
 

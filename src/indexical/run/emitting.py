@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ..backends.opaque import Former, kernels_of, planned_kernels, target_of
 from ..engine.arguments import Argument, Case
@@ -11,16 +12,19 @@ from ..engine.constants import POINTS, Facts, apart
 from ..engine.dialects import dialect
 from ..engine.listing import Operation, kernel_of, operations_of
 from ..engine.lower import lower
+from ..engine.ops import Plan as ArrayProgram
 from ..engine.order import ordered
 from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
 from ..engine.show.once import Groups
+from ..engine.skew import skew
 from ..engine.specialise import specialise
 from ..engine.trace import traced
 from ..ir import nodes as ir
 from ..ir.constants import in_digits
 from ..ir.context import agreeing
 from ..ir.types import Coordinate
+from ..plan.diagonals import by_diagonals
 from ..plan.steps import WIDTH, Note, Plan, Refusal, Step
 from ..plan.target import ARRAYS, CHUNKS, TRITON
 from ..records import replace
@@ -45,14 +49,22 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
     program = in_digits(call.program)
     dtypes = call.bound.dtypes
     plan = planned_kernels(program, wanted, dtypes, call.backend, call.device, isolate, recompute)
+    kernels, unskewed = kernels_of(plan), plan.program
+    plan = plan if isolate else by_diagonals(plan, skew(unskewed, kernels))
     given = {tensor.name: dtypes[tensor.name] for tensor in plan.program.inputs if tensor.name in dtypes}
     spelling = dialect(plan.backend)
     numbers = [name for name, argument in call.arguments.items() if argument.dtype is None]
     arrays = [name for name in call.arguments if spelling.may_wait and name not in numbers]
-    rewritten = agreeing(plan.program, plan.agreed)
-    lowered = lower(rewritten, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels_of(plan))
-    lowered = replace(lowered, written=program)
-    return _computed(replace(plan, arrays=optimise(lowered, target_of(plan)), lowered=lowered), program)
+
+    def lowered(one: ir.Program) -> ArrayProgram:
+        agreed = agreeing(one, plan.agreed)
+        found = lower(agreed, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels)
+        return replace(found, written=program)
+
+    first = lowered(plan.program)
+    before = None if plan.program is unskewed else partial(lowered, unskewed)
+    found = replace(plan, arrays=optimise(first, target_of(plan)), lowered=first, unskewed=before)
+    return _computed(found, program)
 
 
 def _computed(plan: Plan, written: ir.Program) -> Plan:
@@ -102,7 +114,10 @@ def sized(
 
 def passes(plan: Plan) -> str:
     """The operations of a plan as they are lowered, every rule with the lines that it changed, and the end."""
-    return "" if plan.lowered is None else str(traced(plan.lowered, target_of(plan)))
+    if plan.lowered is None:
+        return ""
+    unskewed = None if plan.unskewed is None else plan.unskewed()
+    return str(traced(plan.lowered, target_of(plan), unskewed=unskewed))
 
 
 def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:

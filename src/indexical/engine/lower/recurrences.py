@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from ...ir import build
 from ...ir import nodes as ir
+from ...ir.affine import expression, polynomial
 from ...ir.conditions import conjuncts_of
 from ...ir.types import Coordinate, Kind
 from ...ir.walk import walk
@@ -60,8 +61,7 @@ def _name_steps(low: Lowering, order: ir.Order, steps: Steps, symbols: dict[int,
     here, count = build.coord(symbol, let.span), _count(low, order)
     for name, axis in order.axes:
         lag = later.get(name, 0)
-        step = here if not lag else build.apply("-", (here, build.whole(lag, let.span)), "whole", let.span)
-        steps.setdefault(name, {})[axis] = step, count
+        steps.setdefault(name, {})[axis] = after(here, -lag), count
     for inner in order.body:
         _name_steps(low, inner, steps, symbols)
 
@@ -84,11 +84,7 @@ def _loop(
 def _count(low: Lowering, order: ir.Stepwise) -> ir.Expr:
     """The number of steps: the longest axis, and how far its definition lags behind."""
     later, span = dict(order.later), low.lets[order.axes[0][0]].span
-    counts = []
-    for name, axis in order.axes:
-        extent, lag = low.home(name)[axis].extent, later.get(name, 0)
-        counts.append(extent if not lag else build.apply("+", (extent, build.whole(lag, span)), "whole", span))
-    counts = list(dict.fromkeys(counts))
+    counts = list(dict.fromkeys(after(low.home(name)[axis].extent, later.get(name, 0)) for name, axis in order.axes))
     return counts[0] if len(counts) == 1 else build.apply("max", tuple(counts), "whole", span)
 
 
@@ -148,22 +144,27 @@ def _store(
 def _tests(
     low: Lowering, clause: ir.Clause, slot: ir.Expr, step: ir.Expr, count: ir.Expr, span: Span
 ) -> list[Value]:
+    """The tests of a slot, as comparisons of the step of the loop: that of the definition may lag behind."""
+    (symbol,) = step.type.coordinates
+    here = build.coord(symbol, span)
+    lag = (polynomial(here) - polynomial(step)).constant or 0
+
     def compared(op: str, other: ir.Expr) -> Value:
-        return host(build.apply(op, (step, other), "bool", span))
+        return host(build.apply(op, (here, after(other, lag)), "bool", span))
 
     if not isinstance(slot, ir.Coord):
         return [compared("==", low.number(slot, NOWHERE))]
     range = next(range for range in clause.ranges if range.coordinate == slot.coordinate)
     lower, upper = low.number(range.lower), low.number(range.upper)
-    at_once = isinstance(step, ir.Coord)  # It does not lag behind, and is never negative.
-    tests = [] if at_once and is_zero(lower) else [compared(">=", lower)]
-    if at_once:
-        match upper:  # No step is beyond the count.
-            case ir.Map("min", (end, other)) | ir.Map("min", (other, end)) if other == count:
-                upper = end
-        if not tests and upper == build.whole(1, upper.span):
-            return [compared("==", build.whole(0, span))]
-    return tests if at_once and upper == count else [*tests, compared("<", upper)]
+    tests = [] if not lag and is_zero(lower) else [compared(">=", lower)]
+    match upper:  # No step is beyond the count.
+        case ir.Map("min", (end, other)) | ir.Map("min", (other, end)) if other == count:
+            upper = end
+    if not tests and upper == build.whole(1, upper.span):
+        return [compared("==", build.whole(0, span))]
+    return tests if after(upper, lag) == count else [*tests, compared("<", upper)]
 
 
-
+def after(place: ir.Expr, lag: int) -> ir.Expr:
+    """A place so many steps further on."""
+    return expression(polynomial(place) + lag, place.span) if lag else place

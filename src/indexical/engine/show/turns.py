@@ -82,18 +82,21 @@ def is_local(loop: Loop, name: str, always: bool) -> bool:
 
 def made_until(loop: Loop, name: str) -> Polynomial | None:
     """The row before which a definition has all: it is stored whole in every turn up to there, or first at 0 and then
-    from 1 on."""
+    from 1 on. The row of a turn may lag behind."""
     found: dict[tuple[object, ...], Polynomial] = {}
     for item in loop.body:
         if isinstance(item, Store) and item.name == name and not item.slots:
+            lag = (of_atom(loop.symbol) - polynomial(expr_at(item.steps[0]))).constant or 0
             tests, end = [], count_of(loop)
             for test in needed_tests(item, loop):
                 match test:
                     case Value(op=Number(ir.Map("<", (ir.Coord(step), stop)))) if step == loop.symbol:
                         end = polynomial(stop)
+                    case (str(sign), step, int(place)):
+                        tests += [] if (sign, place) == (">=", lag) else [(sign, step, place - lag)]
                     case _:
                         tests.append(test)
-            found[tuple(tests)] = end
+            found[tuple(tests)] = end - lag
     return found.get(()) or (found.get(later_turns(loop)) if first_turn(loop) in found else None)
 
 

@@ -16,13 +16,10 @@ from ....plan.linear import Linear, Nonlinear, take_linear, under_guard
 from ....plan.scans import Recurrence, Scan
 from ....plan.steps import Refusal, Step
 from ....records import dataclass, field, replace
-from .alignment import align
 from .deciding import decide
 from .liveness import keep_last
-from .wavefronts import skew
 
 LOOP = "loop"
-DIAGONALS = "diagonals"
 SCAN = "scan"
 
 ISOLATED = "it multiplies in another order, and `isolate=True` was asked for"
@@ -33,8 +30,8 @@ LARGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """A program in which every recurrence that can be a scan is one definition, and every other goes along one
-    coordinate where it can; how each of them goes, and why not in a better way."""
+    """A program in which every recurrence that can be a scan is one definition; how each of them goes, and why not in a
+    better way."""
 
     program: ir.Program
     recurrences: Mapping[str, Recurrence]
@@ -67,8 +64,7 @@ def step_of(name: str, arranged: Arranged, refused: tuple[Refusal, ...]) -> Step
     refused = (*refused, *arranged.refusals.get(name, ()))
     if recurrence is None:
         return Step(name, "arrays", refusals=refused)
-    way = SCAN if recurrence.scan is not None else DIAGONALS if recurrence.diagonals else LOOP
-    return Step(name, way, refusals=refused, recurrence=recurrence)
+    return Step(name, LOOP if recurrence.scan is None else SCAN, refusals=refused, recurrence=recurrence)
 
 
 @dataclass
@@ -82,36 +78,22 @@ class _Arranging:
     refusals: dict[str, tuple[Refusal, ...]] = field(default_factory=dict)
 
     def add(self, item: ir.Stepwise) -> None:
-        """The best way that takes it: a scan, diagonals, a loop."""
+        """As a scan, where it is one; else it is stepped."""
         found = ISOLATED if self.isolate else _scanned(self.program, item)
         if not isinstance(found, str):
             self.program, scan, inner = found
             self.recurrences[_name(inner[0])] = Recurrence((scan.axis,), scan)
             self.order += inner
             return
-        self.program, item, originals = align(self.program, item)
-        if self.isolate or all(isinstance(inner, ir.Once) for inner in item.body):
-            self.step(item, {SCAN: found})
-        elif isinstance(skewed := skew(self.program, item), str):
-            self.step(item, {DIAGONALS: skewed})
-        else:
-            self.program, steps, points = skewed
-            self.step(steps, {}, diagonals=True)
-            self.order += points
-        self.order += originals
-
-    def step(self, item: ir.Stepwise, reasons: Mapping[str, str], diagonals: bool = False) -> None:
-        """A loop, in which little is left to do."""
-        along = stepped_axes(item)
-        for name, axes in along.items():
-            self.recurrences[name] = Recurrence(axes, diagonals=diagonals)
-            self.refusals[name] = tuple(Refusal(name, way, reason) for way, reason in reasons.items())
-        if not self.isolate:
+        nested = any(isinstance(inner, ir.Stepwise) for inner in item.body)
+        for name, axes in (along := stepped_axes(item)).items():
+            self.recurrences[name] = Recurrence(axes)
+            self.refusals[name] = (Refusal(name, SCAN, found),) if self.isolate or not nested else ()
+        if not self.isolate and not nested:
             known = self.program.definitions
-            if all(len(axes) == 1 for axes in along.values()) and not diagonals:
-                parted = {name: _parted(known[name], axis, item.forward, known) for name, (axis,) in along.items()}
-                lets = tuple(parted.get(let.name, let) for let in self.program.lets)
-                self.program = replace(self.program, lets=lets)
+            parted = {name: _parted(known[name], axis, item.forward, known) for name, (axis,) in along.items()}
+            lets = tuple(parted.get(let.name, let) for let in self.program.lets)
+            self.program = replace(self.program, lets=lets)
         self.order.append(item)
 
 
