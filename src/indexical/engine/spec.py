@@ -1,4 +1,5 @@
-"""What is well formed: a specification of plans. Tests run it after lowering, after every rewrite and every pass.
+"""What is well formed: a specification of plans. Tests run it after lowering, after every table of rules and after the
+passes that follow: in every test of the engine, and for all examples and every library in `tests/engine/test_spec.py`.
 
 A plan that it finds nothing wrong with may still compute the wrong numbers; one that it finds fault with was made by a
 rule or a pass that forgot something.

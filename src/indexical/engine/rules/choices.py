@@ -85,7 +85,7 @@ def _members(op: Reduce, groups: Groups, others: list[Value]) -> Value | None:
     outside: Outside = "never" if full else "masked"
     there = None if full else applied("<", place, host(member.extent))
     remains = applied("<", group, whole(width)) if groups.by_remainder else None
-    source = value(Read(op.source, ((member.name, place),), outside, there))
+    source = value(Read(op.source, ((member.name, place),), outside))
     over = tuple(sorted((inside if axis == member else axis for axis in op.over), key=lambda axis: axis.name))
     guard = all_of(there, remains, *(placed(other, given) for other in others))
     return value(Reduce(op.fn, source, over, guard, op.checked))

@@ -260,7 +260,7 @@ def _by_place(weights: Value, axis: Axis, key: Axis, name: Coordinate, read: Rea
         there = value(Read(value(Iota(every)), ((axis.name, place),), "check", read.under))
         tests.append(applied(">=", there, whole(0)))
     asked = kept(all_of(*tests), weights)
-    return value(Read(asked, ((key.name, at),), "masked", all_of(*is_point(at, key))))
+    return value(Read(asked, ((key.name, at),), "masked"))
 
 
 def _reached(place: Value, extent: ir.Expr) -> ir.Expr:
