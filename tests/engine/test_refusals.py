@@ -85,6 +85,58 @@ REFUSED = {
     "the divisor is 0 where the sum has no points, and 0 / 0 is not 0": """
         input a[i, k], b[j, k];
         let y[i, j] = sum[k](a[i, k] * b[j, k]) / size(k);""",
+    "a divisor may be 0 where a factor is read outside its source, and 0 / 0 is not 0": """
+        input x[b, t, c], w[k in 0..3, o, c];
+        let y[b, t, o] = sum[k, c](x[b, t - k, c] / w[k, o, c] where k <= t);""",
+    "a total that nobody asks for may not fit its whole numbers": """
+        input c[i]: i64;
+        let y[i] = prod[s in 0..size(i)](c[s] where s <= i);""",
+    "its axes are not those of a convolution": """
+        input x[t], w[k in 0..3];
+        let y[i in 0..size(t) - 2] = sum[k](x[i + k] * w[k]);""",
+    "one row is divided by the other, and not multiplied": """
+        input a[t, n], b[t, m], p[t]: i64;
+        let y[k in 0..3, n, m] = sum[t](a[t, n] / b[t, m] where p[t] == k);""",
+    "what is summed varies with the group itself": """
+        input x[h, g];
+        let y[g] = sum[h](x[h, g] where h / 3 == g);""",
+    "both may leave what they read, and one read has one guard": """
+        input x[i, j];
+        let z[i] = x[i, 2];
+        let y = z[3] * 2.0;""",
+    "there is not one class for each row": """
+        input x[i, c];
+        let p[i, c] = log_softmax[c](x[i, c]);
+        let y[i] = -p[i, 0];""",
+    "a guard leaves out some rows, and the kernel adds up all": """
+        input x[i, c], t[i]: i64;
+        let p[i, c] = log_softmax[c](x[i, c]);
+        let l[i] = -p[i, t[i]];
+        let y = sum[i](l[i] where i < 3);""",
+    "the kernel adds up along all axes of its rows, and not along some": """
+        input x[b, i, c], t[b, i]: i64;
+        let p[b, i, c] = log_softmax[c](x[b, i, c]);
+        let y[b] = sum[i](-p[b, i, t[b, i]]);""",
+    " of a norm varies with its axis, and with no other": """
+        input x[i, m], g[i, m];
+        let y[i, m] = x[i, m] * rsqrt(mean[m](x[i, m] ** 2) + 0.001) * g[i, m];""",
+    "not all that the norm takes is stored in 16 bits": """
+        input x[i, m];
+        let y[i, m] = (x[i, m] * rsqrt(mean[m](x[i, m] ** 2) + 0.001)) as f16;""",
+    "the gradient of a factor that is repeated is a sum, which would be one of 16 bits": """
+        input a[i, k], b[k];
+        let c[i, k] = a[i, k] as f16;
+        let d[k] = b[k] as f16;
+        let y[i, k] = ((c[i, k] as f32) * (d[k] as f32)) as f16;""",
+    "how many come first is no single number": """
+        input x[i, e], n[i]: i64;
+        let y[i, e] = if rank[e](x[i, e]) < n[i] { x[i, e] } else { 0.0 };""",
+    "the ranking leaves out numbers that the sum does not": """
+        input x[i, j], v[j];
+        let y[i] = sum[j](v[j] where rank[j](x[i, j] where j != i) < 2);""",
+    "the sum of the contraction has a guard, and its factors do not": """
+        input a[i, c, k], b[j, c, k];
+        let y[i, j] = sum[c](sum[k](a[i, c, k] * b[j, c, k]) where c <= i);""",
 }
 # Said of every rule with a cost; and of a guard that comes to stand in a read alone, which no program draws out.
 EVERYWHERE = ("it would cost more", "the guard has an axis that the weights do not have")

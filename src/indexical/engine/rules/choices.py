@@ -71,10 +71,12 @@ def group_of(test: Value, op: Reduce) -> Groups | None:
     return None
 
 
-def _members(op: Reduce, groups: Groups, others: list[Value]) -> Value | None:
+def _members(op: Reduce, groups: Groups, others: list[Value]) -> Value | No | None:
     member, which, width = groups.members, groups.groups, groups.width
-    if which.name in op.source.names or member.name not in op.source.names:
+    if member.name not in op.source.names:
         return None
+    if which.name in op.source.names:
+        return No("what is summed varies with the group itself")
     taken = op.source.names | names_of(op.over) | {which.name}
     inside = Axis(fresh(member.name, taken), _members_each(groups))
     group, number = value(Iota(which)), value(Iota(inside))
@@ -167,7 +169,7 @@ def products_by_place(one: Value, found: Found, target: Target) -> Value | No | 
     if more or place.names != rows or len(sides) != 2 or sides[0] & sides[1] or one.dtype not in ("f32", "f64"):
         return None
     if any(factor.inverse for factor in factors):
-        return None
+        return No("one row is divided by the other, and not multiplied")
     first = [factor.value for factor in factors if factor.value.names - rows != sides[1]]
     second = [factor.value for factor in factors if factor.value.names - rows == sides[1]]
     args = (*(cast(product(side), one.dtype) for side in (first, second)), cast(place, "i64"))

@@ -58,6 +58,7 @@ def convolve(one: Value, found: Found, target: Target) -> Value | No | None:
         made = _convolution(one, shifted, other, windows)
         if made is not None:
             return made
+        refused = No("its axes are not those of a convolution")
     return refused
 
 

@@ -57,8 +57,10 @@ def padding_for_guard(one: Value, found: Found, target: Target) -> Value | No | 
         others = [factor for factor in factors if factor is not padded]
         tests = conjuncts(op.where)
         kept_tests = [test for test in tests if inside(test, read) is None]
-        if len(kept_tests) == len(tests) or any(factor.inverse for factor in others):
+        if len(kept_tests) == len(tests):
             continue
+        if any(factor.inverse for factor in others):
+            return No("a divisor may be 0 where a factor is read outside its source, and 0 / 0 is not 0")
         if not all(target.is_finite(factor.value) for factor in others):
             return No("a factor may be infinite where another is read outside its source")
         return value(Reduce("sum", op.source, op.over, all_of(*kept_tests), op.checked))

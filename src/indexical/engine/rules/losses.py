@@ -26,13 +26,15 @@ def cross_entropy(one: Value, found: Found, target: Target) -> Value | No | None
     """The logarithm of a sum of exponentials, less the number at one class for each row, and other terms."""
     if CROSS_ENTROPY not in target.kernels or one.dtype not in ("f32", "f64"):
         return None
+    refused = None
     terms = _read_apart(one.op, _DEPTH) if isinstance(one.op, Read) else _terms(one, _DEPTH)
     for whole, exponent, classes in _totals(terms):
         for read in terms:
             if read.positive == whole.positive or not isinstance(read.value.op, Read):
                 continue
             loss = _loss(read.value.op, classes)
-            if loss is None:
+            if not isinstance(loss, Library):
+                refused = refused or loss
                 continue
             others = [term for term in terms if term is not whole and term is not read]
             # What the exponents have in excess of the logits is the same for all classes, and stands beside the loss.
@@ -45,17 +47,19 @@ def cross_entropy(one: Value, found: Found, target: Target) -> Value | No | None
             if read.value.op.outside == "masked" or read.value.op.under is not None:
                 return No("a place that a guard removes may be no class", "cross-entropy")
             return added([Term(value(loss), whole.positive), *rest])
-    return None
+    return refused
 
 
-def _loss(read: Read, classes: Axis) -> Library | None:
+def _loss(read: Read, classes: Axis) -> Library | No | None:
     """The cross-entropy at the class that is read."""
     name, index = classes.name, dict(read.index)
     place = index.pop(name, None)
     logits = value(Read(read.source, tuple(index.items()), read.outside)) if index else read.source
     rows = logits.names - {name}
-    if place is None or classes not in logits.axes or place.names != rows or not rows:
+    if place is None or classes not in logits.axes:
         return None
+    if place.names != rows or not rows:
+        return No("there is not one class for each row")
     if read.outside == "check":  # The places themselves, each refused where it is none.
         place = value(Read(value(Iota(classes)), ((name, place),), "check"))
     order = tuple(sorted(rows))
@@ -70,8 +74,12 @@ def reduce_loss(one: Value, found: Found, target: Target) -> Value | No | None:
     reduced, loss = one.op, found["loss"].op
     assert isinstance(reduced, Reduce)
     assert isinstance(loss, Library)
-    if loss.kernel != CROSS_ENTROPY or reduced.where is not None or names_of(reduced.over) != names_of(loss.axes):
+    if loss.kernel != CROSS_ENTROPY:
         return None
+    if reduced.where is not None:
+        return No("a guard leaves out some rows, and the kernel adds up all")
+    if names_of(reduced.over) != names_of(loss.axes):
+        return No("the kernel adds up along all axes of its rows, and not along some")
     whole = value(replace(loss, axes=(), result=(), words=(("reduction", reduced.fn),)))
     return whole if reduced.source is found["loss"] else apply("neg", whole)
 

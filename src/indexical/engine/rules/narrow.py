@@ -40,7 +40,9 @@ def round_once(one: Value, found: Found, target: Target) -> Value | No | None:
         return None
     same = all(array.names == arrays[0].names for array in arrays)
     with_number = len(arrays) < len(parts)
-    allowed = {"+": not with_number, "-": not with_number, "*": same, "/": with_number and parts[0] is arrays[0]}
+    if inner.fn == "*" and not same:
+        return No("the gradient of a factor that is repeated is a sum, which would be one of 16 bits")
+    allowed = {"+": not with_number, "-": not with_number, "*": True, "/": with_number and parts[0] is arrays[0]}
     if not allowed.get(inner.fn, not with_number and len(parts) == 1):
         return None
     return apply(inner.fn, *(part for part in parts if part is not None))

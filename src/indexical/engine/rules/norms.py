@@ -150,15 +150,17 @@ def norm_bias(one: Value, found: Found, target: Target) -> Value | No | None:
     return _with(found["norm"], "bias", found["other"], (LAYER_NORM,))
 
 
-def _with(normed: Value, name: str, other: Value, kernels: Sequence[str]) -> Value | None:
+def _with(normed: Value, name: str, other: Value, kernels: Sequence[str]) -> Value | No | None:
     match normed.op:
         case Map("some mean", (inner, test)):
             made = _with(inner, name, other, kernels)
-            return None if made is None else apply("some mean", made, test)
+            return apply("some mean", made, test) if isinstance(made, Value) else made
         case Library(kernel=kernel, layouts=layouts, result=result) as op if kernel in kernels:
             names = [had for had, _ in layouts]
-            if name in names or "bias" in names or other.names != frozenset(result[-1]) or other.dtype != op.dtype:
+            if name in names or "bias" in names or other.is_host or other.dtype != op.dtype:
                 return None
+            if other.names != frozenset(result[-1]):
+                return No(f"the {name} of a norm varies with its axis, and with no other")
             return value(replace(op, args=(*op.args, other), layouts=(*layouts, (name, (result[-1],)))))
     return None
 
@@ -169,15 +171,17 @@ def round_norm(one: Value, found: Found, target: Target) -> Value | No | None:
     return _narrowed(found["norm"], one.dtype)
 
 
-def _narrowed(normed: Value, dtype: Dtype | None) -> Value | None:
+def _narrowed(normed: Value, dtype: Dtype | None) -> Value | No | None:
     match normed.op:
         case Map("some mean", (inner, test)):
             made = _narrowed(inner, dtype)
-            return None if made is None else apply("some mean", made, test)
+            return apply("some mean", made, test) if isinstance(made, Value) else made
         case Library(args=args) as op if op.dtype == "f32":
             parts = [stored(arg, dtype) for arg in args]
             own = tuple(part for part in parts if part is not None)
-            return value(replace(op, args=own, dtype=dtype)) if len(own) == len(args) else None
+            if len(own) < len(args):
+                return No("not all that the norm takes is stored in 16 bits")
+            return value(replace(op, args=own, dtype=dtype))
     return None
 
 

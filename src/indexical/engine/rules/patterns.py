@@ -104,16 +104,21 @@ Apply: TypeAlias = Callable[[Value, Found, Target], Value | No | None]
 Words: TypeAlias = Callable[[Value, Value, Names], str]
 
 
+def always(one: Value) -> float:
+    """The cost of rules that are right to apply wherever their law holds: the two sides are not compared."""
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A law read from left to right. `apply` makes the right side of what the pattern found; None where it is none of
-    its matter. With a `cost`, it is applied only where the right side, as the rules leave it, costs no more than the
-    left side as the later rules leave that: a rule may be dear in itself and enable others. `words` are what the plan
-    says of it; without, it says nothing."""
+    its matter. Unless its cost is `always`, it is applied only where the right side, as the rules leave it, costs no
+    more than the left side as the later rules leave that: a rule may be dear in itself and enable others. `words` are
+    what the plan says of it; without, it says nothing."""
 
     name: str
     pattern: Pattern
     apply: Apply
     law: str
-    cost: Callable[[Value], float] | None = None
+    cost: Callable[[Value], float]
     words: Words | None = None

@@ -296,7 +296,7 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
     if isinstance(inner.source.op, Carried):
         return None
     if inner.outside != "never" and outer.outside != "never" and not _are_apart(outer, inner):
-        return None
+        return No("both may leave what they read, and one read has one guard")
     given, named = dict(outer.index), dict(inner.index)
     if any(not is_arithmetic(at) and not at.names.isdisjoint(given) for at in named.values()):
         return None

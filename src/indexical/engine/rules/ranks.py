@@ -27,8 +27,10 @@ def select_first(one: Value, found: Found, target: Target) -> Value | No | None:
     """Whether a rank is below a number, by the places of so many largest, and not by all ranks."""
     rank, limit = found["rank"].op, found["limit"].op
     assert isinstance(rank, Normalize)
-    if AMONG_FIRST not in target.kernels or not isinstance(limit, Number) or rank.along.name not in rank.source.names:
+    if AMONG_FIRST not in target.kernels or rank.along.name not in rank.source.names:
         return None
+    if not isinstance(limit, Number):
+        return No("how many come first is no single number")
     return _ranked(AMONG_FIRST, one, rank, limit.expr)
 
 
@@ -40,6 +42,8 @@ def gather_first(one: Value, found: Found, target: Target) -> Value | No | None:
         return None
     (key,) = op.over
     chosen = _chosen(op.where, key)
+    if isinstance(chosen, No):
+        return chosen
     if chosen is not None:
         guard = all_of(chosen.is_there, *map(chosen.at, chosen.others))
         return value(Reduce("sum", chosen.at(op.source), (chosen.turn,), guard, op.checked))
@@ -49,6 +53,8 @@ def gather_first(one: Value, found: Found, target: Target) -> Value | No | None:
         if factor.inverse or not isinstance(weights, Normalize) or weights.fn != "softmax" or weights.along != key:
             continue
         chosen = _chosen(weights.where, key)
+        if isinstance(chosen, No):
+            return chosen
         if chosen is None:
             continue
         guard = all_of(chosen.is_there, *map(chosen.at, chosen.others))
@@ -88,7 +94,7 @@ class Chosen:
         return placed(one, {self.key.name: self.place})
 
 
-def _chosen(guard: Value | None, key: Axis) -> Chosen | None:
+def _chosen(guard: Value | None, key: Axis) -> Chosen | No | None:
     """The first of a ranking that a guard leaves, where it leaves no other than the ranking ranks."""
     tests = conjuncts(guard)
     for n, test in enumerate(tests):
@@ -98,7 +104,7 @@ def _chosen(guard: Value | None, key: Axis) -> Chosen | None:
         ranks, count = found
         own, rest = set(conjuncts(ranks.args[1])) if len(ranks.args) > 1 else set(), tests[:n] + tests[n + 1 :]
         if not own <= set(rest):
-            continue
+            return No("the ranking leaves out numbers that the sum does not")
         taken = frozenset[Coordinate]().union(*(each.names for each in (test, *tests)))
         turn = Axis(fresh(key.name, taken), count)
         axes = (*(axis for axis in ranks.axes if axis.name != key.name), turn)

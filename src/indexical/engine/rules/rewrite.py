@@ -15,7 +15,7 @@ from ...records import dataclass, replace
 from ..ops import Applied, Plan, Refused, Result, Value, value, with_operands
 from ..order import names_in, owners_of, reachable, replaced, roots_of
 from ..words import brief
-from .patterns import No, Rule, Target
+from .patterns import No, Rule, Target, always
 
 # A value, and the number of the first rule that it is rewritten by.
 Key: TypeAlias = tuple[Value, int]
@@ -150,7 +150,7 @@ class Rewriter:
                     step = Step(rule, one, made)
                     self.steps.append(step)
                     result = yield made, 0
-                    if rule.cost is not None:
+                    if rule.cost is not always:
                         other = yield one, number + 1
                         if self.difference(result, other, rule.cost) > 0:
                             trail += [Declined(rule, one, No("it would cost more")), (one, number + 1)]

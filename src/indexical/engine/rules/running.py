@@ -77,7 +77,7 @@ def running(one: Value, found: Found, target: Target) -> Value | No | None:
     if op.fn in _RECORDS:
         return _place(op, *prefix)
     if op.checked and (op.fn == "prod" or asked is not None):
-        return None  # A total that nobody asks for may not fit.
+        return No("a total that nobody asks for may not fit its whole numbers")
     if _is_there(op, source, others):
         said = None if source is truth() else source
         return all_of(said, asked, *order.there) or truth()

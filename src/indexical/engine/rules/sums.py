@@ -361,8 +361,10 @@ def join_sums(one: Value, found: Found, target: Target) -> Value | No | None:
     """The sum of a contraction is one contraction over more axes, of 16 bits too."""
     op, inner = summed(one), found["inner"].op
     assert isinstance(inner, Contract)
-    if op.where is not None or names_of(op.over) & names_of(inner.over):
+    if names_of(op.over) & names_of(inner.over):
         return None
+    if op.where is not None:
+        return No("the sum of the contraction has a guard, and its factors do not")
     present = tuple(axis for axis in op.over if axis.name in found["inner"].names)
     if not present:
         return None

@@ -20,7 +20,7 @@ from .masks import mask_reduction, mask_scores, sum_of_same
 from .narrow import contract_short, round_again, round_once
 from .norms import is_norm, negated_twice, norm, norm_bias, norm_weight, round_norm
 from .pairs import pair_by_pair
-from .patterns import Pattern, Rule, Target, anything, mapped, read_of, reduced
+from .patterns import Pattern, Rule, Target, always, anything, mapped, read_of, reduced
 from .places import add_before_read, contract_before_read, merge_reads, one_hot, some_point, write_before_contract
 from .ranks import (
     all_ranks,
@@ -94,7 +94,7 @@ LOGARITHM = mapped(frozenset(("+", "-", "log")))
 
 # Of pairs of factors too, which are found last.
 CONTRACT_SHORT = Rule(
-    "contract 16 bits", Pattern(Contract), contract_short, "Σ f32(a)·f32(b) = f32(Σ a·b), as the library rounds"
+    "contract 16 bits", Pattern(Contract), contract_short, "Σ f32(a)·f32(b) = f32(Σ a·b), as the library rounds", always
 )
 
 # What is seen before its parts are rewritten.
@@ -104,22 +104,28 @@ FIRST: tuple[Rule, ...] = (
         GUARDED_SUM,
         decayed_by_steps,
         "Σ_s Π_m g[m]·x[s] where s < m ≤ t is y[t] = g[t]·y[t-1] + x[t]",
-        None,
+        always,
         by_decay,
     ),
 )
 
 RULES: tuple[Rule, ...] = (
-    Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]"),
-    Rule("a choice that is decided", DECIDED, choice_decided, "x if true else y = x"),
-    Rule("a check that holds", CHECKED, choice_decided, "x, refused unless true = x"),
-    Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c"),
-    Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c"),
-    Rule("padding for a guard", GUARDED_PRODUCT, padding_for_guard, "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside"),
-    Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0"),
-    Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", None, at_one_point),
+    Rule("name alike what is reduced", Pattern(Reduce), name_alike, "⊕_k x[k] = ⊕_j x[j]", always),
+    Rule("a choice that is decided", DECIDED, choice_decided, "x if true else y = x", always),
+    Rule("a check that holds", CHECKED, choice_decided, "x, refused unless true = x", always),
+    Rule("a choice of 0 is a guard", SUM_OF_CHOICE, choice_to_guard, "Σ (x if c else 0) = Σ x where c", always),
+    Rule("a factor of 1 or 0 is a guard", SUM_OF_PRODUCT, indicator_to_guard, "Σ x·[c] = Σ x where c", always),
+    Rule(
+        "padding for a guard",
+        GUARDED_PRODUCT,
+        padding_for_guard,
+        "Σ x[i]·w where x has i = Σ x[i]·w, 0 outside",
+        always,
+    ),
+    Rule("take a condition out", GUARDED_SUM, take_condition_out, "Σ x where c = (Σ x) if c else 0", always),
+    Rule("read through a one-hot sum", GUARDED_SUM, one_hot, "Σ_n x[n]·[n = v] = x[v]", always, at_one_point),
     Rule("some point", reduced("any", anything()), some_point, "any_n c[n] where n = v is c[v]", elements),
-    Rule("some pair", reduced("any", anything()), some_pair, "any_t,s (s ≤ t) = any_t (there is t)"),
+    Rule("some pair", reduced("any", anything()), some_pair, "any_t,s (s ≤ t) = any_t (there is t)", always),
     Rule(
         "sum by remainder",
         SUM,
@@ -131,7 +137,7 @@ RULES: tuple[Rule, ...] = (
     Rule("a mean is a sum", MEAN, sum_for_mean, "mean x where c = Σ x where c / Σ 1 where c", elements),
     Rule("run along", Pattern(Reduce), running, "⊕_s x[s] where s ≤ t = ⊕(x up to t)", elements, by_running),
     Rule("decay", GUARDED_SUM, decayed, "Σ_s g^(t-s)·x[s] where s ≤ t is y[t] = g·y[t-1] + x[t]", elements, by_decay),
-    Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", None, by_groups),
+    Rule("sum groups", GUARDED_SUM, sum_groups, "Σ_h x[h] where h / n = g is Σ_r x[g·n + r]", always, by_groups),
     Rule(
         "gather the first",
         reduced("sum", anything("x")),
@@ -140,23 +146,31 @@ RULES: tuple[Rule, ...] = (
         normalized,
         few_places,
     ),
-    Rule("write at places", GUARDED_SUM, write_places, "Σ_j x[j]·[f(j) = p] is a sum into places", None, into_places),
-    Rule("merge views", read_of(Pattern(Read, "inner"), "outer"), merge_reads, "x[f][g] = x[f∘g]"),
-    Rule("join sums", reduced("sum", Pattern(Contract, "inner")), join_sums, "Σ_c Σ_k a·b = Σ_ck a·b"),
-    Rule("join sums of 16 bits", SUM_OF_SHORT, join_sums, "Σ_c f32(Σ_k a·b) = f32(Σ_ck a·b)"),
-    Rule("take a sign out", reduced("sum", mapped("neg", anything("x"))), sign_out, "Σ -x = -Σ x"),
+    Rule("write at places", GUARDED_SUM, write_places, "Σ_j x[j]·[f(j) = p] is a sum into places", always, into_places),
+    Rule("merge views", read_of(Pattern(Read, "inner"), "outer"), merge_reads, "x[f][g] = x[f∘g]", always),
+    Rule("join sums", reduced("sum", Pattern(Contract, "inner")), join_sums, "Σ_c Σ_k a·b = Σ_ck a·b", always),
+    Rule("join sums of 16 bits", SUM_OF_SHORT, join_sums, "Σ_c f32(Σ_k a·b) = f32(Σ_ck a·b)", always),
+    Rule("take a sign out", reduced("sum", mapped("neg", anything("x"))), sign_out, "Σ -x = -Σ x", always),
     Rule("split a sum", reduced("sum", mapped(SUMMED, name="sum")), split_sum, "Σ (a + b) = Σ a + Σ b", elements),
-    Rule("take a factor out", SUM_OF_PRODUCT, take_factor_out, "Σ c·x = c·Σ x"),
+    Rule("take a factor out", SUM_OF_PRODUCT, take_factor_out, "Σ c·x = c·Σ x", always),
     Rule("scale a factor", mapped("/", anything("scaled"), SCALE), scale_factors, "(Σ a·b)/c = Σ (a/c)·b", products),
     Rule("scale by a factor", mapped("*", anything("scaled"), SCALE), scale_factors, "(Σ a·b)·c = Σ (a·c)·b", products),
     Rule("multiply out", SUM_OF_PRODUCT, multiply_out, "Σ w·(a + b) = Σ w·a + Σ w·b", elements),
     Rule("contract", SUM_OF_PRODUCT, contract, "Σ a·b is a contraction", elements),
-    Rule("add what stays first", mapped(SUMMED), add_first_what_stays, "a + x + b = (a + b) + x, of a loop's x"),
-    Rule("add to all rows", ROW_AND_MORE, add_before_read, "x[t] + y = (x + y)[t]"),
-    Rule("less twice", mapped("neg", mapped("neg", anything("x"))), negated_twice, "-(-x) = x"),
-    Rule("normalise by a kernel", Pattern(Map, "", (("fn", MULTIPLIED),)), norm, "x · rsqrt(mean x² + ε) is a norm"),
-    Rule("weigh in the norm", mapped("*", NORM, anything("other")), norm_weight, "norm(x)·w = norm(x, w)"),
-    Rule("add in the norm", mapped("+", NORM, anything("other")), norm_bias, "norm(x) + b = norm(x, b)"),
+    Rule(
+        "add what stays first", mapped(SUMMED), add_first_what_stays, "a + x + b = (a + b) + x, of a loop's x", always
+    ),
+    Rule("add to all rows", ROW_AND_MORE, add_before_read, "x[t] + y = (x + y)[t]", always),
+    Rule("less twice", mapped("neg", mapped("neg", anything("x"))), negated_twice, "-(-x) = x", always),
+    Rule(
+        "normalise by a kernel",
+        Pattern(Map, "", (("fn", MULTIPLIED),)),
+        norm,
+        "x · rsqrt(mean x² + ε) is a norm",
+        always,
+    ),
+    Rule("weigh in the norm", mapped("*", NORM, anything("other")), norm_weight, "norm(x)·w = norm(x, w)", always),
+    Rule("add in the norm", mapped("+", NORM, anything("other")), norm_bias, "norm(x) + b = norm(x, b)", always),
     Rule("cross-entropy by a kernel", READ_OF_LOGARITHM, cross_entropy, "log_softmax(x)[t] = -loss(x, t)", elements),
     Rule("cross-entropy of a total", LOGARITHM, cross_entropy, "log Σ exp(x) - x[t] = loss(x, t)", elements),
     Rule("add up in the loss", reduced(ADDED_UP, LOSS), reduce_loss, "mean loss(x, t) = mean_loss(x, t)", elements),
@@ -192,9 +206,9 @@ RULES: tuple[Rule, ...] = (
         by_chosen_matrices,
     ),
     CONTRACT_SHORT,
-    Rule("round what was widened", WIDENED_AND_ROUNDED, round_again, "b16(f32(x)) = x"),
-    Rule("round a norm once", mapped(ROUNDED, NORM), round_norm, "b16(norm(f32(x))) = norm(x)"),
-    Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)"),
+    Rule("round what was widened", WIDENED_AND_ROUNDED, round_again, "b16(f32(x)) = x", always),
+    Rule("round a norm once", mapped(ROUNDED, NORM), round_norm, "b16(norm(f32(x))) = norm(x)", always),
+    Rule("round once", ROUNDED_MAP, round_once, "b16(f(f32(x))) = f(x)", always),
     Rule("convolve", Pattern(Contract), convolve, "Σ_k x[i + k]·w[k] is a convolution", elements, by_convolution),
     Rule(
         "contract before the read",
@@ -212,21 +226,23 @@ RULES: tuple[Rule, ...] = (
         products,
         before_the_contraction,
     ),
-    Rule("count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]"),
+    Rule(
+        "count from the end", Pattern(Contract), count_from_end, "Σ_k x[i - k]·w[k] = Σ_k x[i + k - n]·w[n - k]", always
+    ),
 )
 
 # What no sum has taken as its guard.
 STORES: tuple[Rule, ...] = (
-    Rule("store at places", mapped("where"), store_places, "x if p = n else 0 is x stored at p, in zeros"),
+    Rule("store at places", mapped("where"), store_places, "x if p = n else 0 is x stored at p, in zeros", always),
 )
 
 LEGAL: tuple[Rule, ...] = (
-    Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", None, all_ranks),
-    Rule("add up what is the same", SUM, sum_of_same, "Σ_k x = n·x if n > 0 else 0"),
+    Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", always, all_ranks),
+    Rule("add up what is the same", SUM, sum_of_same, "Σ_k x = n·x if n > 0 else 0", always),
     CONTRACT_SHORT,
-    Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)"),
-    Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)"),
-    Rule("mask scores", GUARDED_NORMALIZER, mask_scores, "softmax x where c = softmax (x if c else -∞)"),
+    Rule("contract pair by pair", Pattern(Contract), pair_by_pair, "Σ a·b·c = Σ a·(Σ b·c)", always),
+    Rule("mask a reduction", GUARDED_REDUCTION, mask_reduction, "⊕ x where c = ⊕ (x if c else its identity)", always),
+    Rule("mask scores", GUARDED_NORMALIZER, mask_scores, "softmax x where c = softmax (x if c else -∞)", always),
 )
 
 
