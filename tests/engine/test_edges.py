@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -216,6 +219,14 @@ def test_numbers_of_the_host_are_as_the_reference_has_them(text: str) -> None:
         expected = program(a, b, np.ones(1), backend="reference")
         np.testing.assert_array_equal(program(a, b, np.ones(1)), expected, f"{a}, {b}")
         np.testing.assert_array_equal(program(a, b, torch.ones(1, dtype=torch.float64)), expected, f"{a}, {b}")
+
+
+@pytest.mark.parametrize("library", [np.array, torch.tensor])
+def test_a_power_by_a_whole_number_of_the_host(library: Callable[[list[int]], Any]) -> None:
+    program = ix.compile("input b[i] : i64, s : i64; let r[i] = b[i] ** s;")
+    assert [int(one) for one in program(library([2, 3]), 2)] == [4, 9]
+    with pytest.raises(ix.CallError, match="IX505"):
+        program(library([2, 3]), -1)
 
 
 @pytest.mark.parametrize("shapes", [((5, 0), (4, 0)), ((5, 2), (0, 2)), ((0, 2), (4, 2)), ((5, 2), (4, 2))])

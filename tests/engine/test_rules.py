@@ -31,6 +31,7 @@ from indexical.engine.rules.norms import negated_twice
 from indexical.engine.rules.patterns import Pattern, always
 from indexical.ir.types import Dtype, Kind
 from indexical.run.samples import random_arrays
+from indexical.transform.stable import stable_program
 
 TABLES = (FIRST, RULES, STORES, LEGAL)
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -425,11 +426,11 @@ def rewritten(plan: Plan, target: Target) -> Plan:
 
 
 def firings(texts: Iterable[str]) -> Counter[str]:
-    """How many programs each rule fires on, of those that compile."""
+    """How many programs each rule fires on, of those that compile, in the forms that a call takes."""
     found = Counter[str]()
     for text in texts:
         with suppress(ix.CompileError):
-            program = ix.compile(text).ir
+            program = stable_program(ix.compile(text).ir)
             lowered = lower(program, {one.name: DTYPES[one.kind] for one in program.inputs}, program.outputs)
             target = Target(frozenset(KERNELS), False, Torch.rounds_once)
             found.update(fired(rewritten(lowered, target)))

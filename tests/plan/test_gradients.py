@@ -167,3 +167,16 @@ let loss = sum[b, i, m](Z[b, i, m] * Z[b, i, m]);
     expected = torch.autograd.grad(forward(**leaves, isolate=True), list(leaves.values()))
     for found, right in zip(program(**arrays), expected, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
+
+
+def test_a_second_derivative_whose_form_is_too_large_is_built() -> None:
+    """Whether a definition gathers with weights cannot be said of all: one that grows too large is left as it is."""
+    text = """
+        input x[i], c;
+        let y[k] = x[k] * c;
+        let z[k] = softmax[k](y[k]**3 / (0.5 + y[k]**2) - y[k]**3 / (0.5 + sum[j]((y[k] * x[j])**2)));
+    """
+    program = ix.grad(ix.grad(ix.compile(text), of="z", by="c"), of="d_c", by="c")
+    given = {"x": np.array([0.1, -0.1, 0.6]), "c": 0.7, "d_z": np.array([1.0, 2.0, -1.0]), "d_d_c": 1.0}
+    arrays = [given[name] for name in program.inputs]
+    np.testing.assert_allclose(program(*arrays), program(*arrays, isolate=True), rtol=1e-10)

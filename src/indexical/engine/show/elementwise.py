@@ -104,7 +104,8 @@ def _checked(p: Printer, fn: str, codes: list[Code], args: tuple[Value, ...], on
     if fn == "neg":
         return call(p.helper("subtract"), 0, codes[0])
     if fn == "**" and not is_never_negative(args[1]):
-        p.check(infix("<", codes[1], Code("0")), "IX505", "a whole number to a negative power is not whole")
+        refused = p.refuse if args[1].is_host else p.check
+        refused(infix("<", codes[1], Code("0")), "IX505", "a whole number to a negative power is not whole")
     if fn not in _CHECKED:
         return p.d.function(p, fn, codes, args)
     return call(p.helper(_CHECKED[fn]), *codes)
@@ -117,11 +118,8 @@ def _divided(p: Printer, fn: str, codes: list[Code], args: tuple[Value, ...], ch
         return p.d.remainder(p, codes, args)
     by = args[1].known.whole.constant if args[1].known.whole is not None else None
     if checked and not by:
-        test = infix("==", codes[1], Code("0"))
-        if args[1].is_host:
-            p.refuse(test, "IX505", "a whole number divided by zero")
-        else:
-            p.check(test, "IX505", "a whole number divided by zero")
+        refused = p.refuse if args[1].is_host else p.check
+        refused(infix("==", codes[1], Code("0")), "IX505", "a whole number divided by zero")
     if checked and fn == "//" and args[0].known.least <= -(2**63) and args[1].known.least <= -1 <= args[1].known.most:
         edge = f"({codes[0]} == -(2**63)) & ({codes[1]} == -1)"
         p.check(edge, "IX505", "this whole number does not fit in 64 bits")

@@ -152,18 +152,21 @@ class Flowing:
     def _is_twice(self, let: ir.Let) -> bool:
         try:
             found = self.form(let)
+            terms = () if isinstance(found, str) else found.terms
+            uses = [self.uses(term) for _, term in terms if self.weights.is_in(term)]
         except TooLarge:
             return True
-        terms = () if isinstance(found, str) else found.terms
-        uses = [self.uses(term) for _, term in terms if self.weights.is_in(term)]
         return any(len(use) != 1 or use[0][0].flow is not None for use in uses)
 
     def is_gather(self, let: ir.Let) -> bool:
         """Whether the weights in a definition are summed over their key, and over no axis of the query alone."""
         try:
-            found = self.form(let)
+            return self._gathers(let)
         except TooLarge:
             return True
+
+    def _gathers(self, let: ir.Let) -> bool:
+        found = self.form(let)
         if isinstance(found, str):
             return len(let.clauses) != 1
         for _, term in parted(found, self.weights, self.algebra).terms:
