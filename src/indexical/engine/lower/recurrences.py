@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import expression, polynomial
-from ...ir.conditions import conjuncts_of
-from ...ir.types import Coordinate, Kind
-from ...ir.walk import walk
-from ...records import replace
+from ...ir.types import Coordinate
 from ...source import Span
 from ..ops import Carried, Iota, Loop, Result, Store, Value, host, value
 from .lowering import Lowering
+from .parting import parted
 from .ranges import is_zero
 from .scope import NOWHERE
 
@@ -76,7 +74,9 @@ def _loop(
             continue
         let = low.lets[item.name]
         low.turn_to(let)
-        parts = [part for clause in let.clauses for part in _parted(clause, let.kind, steps[item.name])]
+        (axis, *others), parts = steps[item.name], let.clauses
+        if not others:
+            parts = tuple(part for clause in parts for part in parted(low, let, clause, axis, order.forward))
         body += [_store(low, let, clause, steps[item.name], clause_of) for clause in parts]
     return Loop(symbols[id(order)], host(_count(low, order)), order.forward, tuple(body))
 
@@ -86,41 +86,6 @@ def _count(low: Lowering, order: ir.Stepwise) -> ir.Expr:
     later, span = dict(order.later), low.lets[order.axes[0][0]].span
     counts = list(dict.fromkeys(after(low.home(name)[axis].extent, later.get(name, 0)) for name, axis in order.axes))
     return counts[0] if len(counts) == 1 else build.apply("max", tuple(counts), "whole", span)
-
-
-def _parted(clause: ir.Clause, kind: Kind, steps: Iterable[int]) -> list[ir.Clause]:
-    """A clause that a guard removes at step 0, as one from step 1 on and one that is 0 there: a turn then computes no
-    more than it asks for. What is normalised along the steps is so over all of them."""
-    guards = conjuncts_of(clause.guard)
-    parts = (part for whole in (clause.body, *guards) for part in walk(whole))
-    along = {part.coordinate for part in parts if isinstance(part, ir.Normalize)}
-    stepped = [(axis, clause.slots[axis]) for axis in steps]
-    coords = [(axis, slot.coordinate) for axis, slot in stepped if isinstance(slot, ir.Coord)]
-    own = {coordinate: axis for axis, coordinate in coords if coordinate not in along}
-    for range in clause.ranges:
-        later = [guard for guard in guards if _is_later(guard, range.coordinate)]
-        if later and range.from_zero and range.coordinate in own:
-            rest = build.conjunction(guard for guard in guards if guard not in later)
-            first, second = (build.whole(number, clause.span) for number in (0, 1))
-            ranges = tuple(replace(one, lower=second) if one is range else one for one in clause.ranges)
-            slots = (*clause.slots[: own[range.coordinate]], first, *clause.slots[own[range.coordinate] + 1 :])
-            others = tuple(one for one in clause.ranges if one is not range)
-            nothing = build.truth(False, clause.span) if kind == "bool" else first
-            return [
-                ir.Clause(slots, others, nothing, None, clause.span),
-                replace(clause, ranges=ranges, guard=rest),
-            ]
-    return [clause]
-
-
-def _is_later(guard: ir.Expr, step: Coordinate) -> bool:
-    """Whether a condition fails at step 0 alone."""
-    match guard:
-        case ir.Map("<=", (ir.Const(1), ir.Coord(other))) | ir.Map("<", (ir.Const(0), ir.Coord(other))):
-            return other == step
-        case ir.Map(">=", (ir.Coord(other), ir.Const(1))) | ir.Map(">", (ir.Coord(other), ir.Const(0))):
-            return other == step
-    return False
 
 
 def _store(

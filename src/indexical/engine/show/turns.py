@@ -87,7 +87,8 @@ def made_until(loop: Loop, name: str) -> Polynomial | None:
     for item in loop.body:
         if isinstance(item, Store) and item.name == name and not item.slots:
             lag = (of_atom(loop.symbol) - polynomial(expr_at(item.steps[0]))).constant or 0
-            tests, end = [], count_of(loop)
+            tests: list[object] = []
+            end = count_of(loop)
             for test in needed_tests(item, loop):
                 match test:
                     case Value(op=Number(ir.Map("<", (ir.Coord(step), stop)))) if step == loop.symbol:

@@ -14,13 +14,13 @@ from ....ir.algebra.normal import Form, TooLarge, form, product
 from ....ir.algebra.normalize import Algebra
 from ....ir.algebra.writing import named, written
 from ....ir.context import Trail, assume, visit_clause
+from ....ir.deciding import decide
 from ....ir.types import Coordinate
 from ....ir.walk import fresh, fresh_name, is_bare, reads_of, rebuild, substitute, walk
 from ....plan.scans import Scan
 from ....plan.steps import Chunks, Refusal
 from ....plan.target import CHUNKS
 from ....records import dataclass, field, replace
-from .deciding import decide
 from .delta import Asked, scan_that_asks
 from .ordering import definition, preceded
 from .recurrences import alone, scan_of

@@ -9,6 +9,7 @@ from ....ir import build
 from ....ir import nodes as ir
 from ....ir.affine import polynomial
 from ....ir.context import Trail, assume, bound_by, constants_of, visit_clause
+from ....ir.deciding import decide
 from ....ir.graph import components
 from ....ir.text import shown
 from ....ir.walk import at, reads_of, rebuild, renamed_apart, walk
@@ -16,7 +17,6 @@ from ....plan.linear import Linear, Nonlinear, take_linear, under_guard
 from ....plan.scans import Recurrence, Scan
 from ....plan.steps import Refusal, Step
 from ....records import dataclass, field, replace
-from .deciding import decide
 from .liveness import keep_last
 
 LOOP = "loop"
@@ -86,14 +86,9 @@ class _Arranging:
             self.order += inner
             return
         nested = any(isinstance(inner, ir.Stepwise) for inner in item.body)
-        for name, axes in (along := stepped_axes(item)).items():
+        for name, axes in stepped_axes(item).items():
             self.recurrences[name] = Recurrence(axes)
             self.refusals[name] = (Refusal(name, SCAN, found),) if self.isolate or not nested else ()
-        if not self.isolate and not nested:
-            known = self.program.definitions
-            parted = {name: _parted(known[name], axis, item.forward, known) for name, (axis,) in along.items()}
-            lets = tuple(parted.get(let.name, let) for let in self.program.lets)
-            self.program = replace(self.program, lets=lets)
         self.order.append(item)
 
 
@@ -252,21 +247,6 @@ def scan_of(let: ir.Let, axis: int, lets: Mapping[str, ir.Let]) -> Scan | str:
         clauses = _divided(let, axis, offset)
         return Scan(axis, abs(offset), offset > 0, clauses, tuple(_decided(parts[0], c, lets) for c in clauses), True)
     return Scan(axis, abs(offset), offset > 0, let.clauses, tuple(parts))
-
-
-def _parted(let: ir.Let, axis: int, forward: bool, lets: Mapping[str, ir.Let]) -> ir.Let:
-    """Split one clause that tests its step by `if` into two that do not: the first step, and all others."""
-    if len(let.clauses) != 1 or not isinstance(let.clauses[0].slots[axis], ir.Coord) or not is_plain(let):
-        return let
-    if not _may_divide(let, axis):
-        return let
-    clauses = []
-    for clause in _divided(let, axis, 1 if forward else -1):
-        known, bound = assume(clause.ranges, lets), frozenset(range.coordinate for range in clause.ranges)
-        guard = None if clause.guard is None else decide(clause.guard, known, bound)
-        clauses.append(replace(clause, body=decide(clause.body, known, bound), guard=guard))
-    asks = [sum(isinstance(part, ir.Select) for part in walk(c.body)) for c in (*let.clauses, *clauses)]
-    return replace(let, clauses=tuple(clauses)) if asks[0] > asks[2] else let
 
 
 def _may_divide(let: ir.Let, axis: int) -> bool:

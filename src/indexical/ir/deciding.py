@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ....ir import build
-from ....ir import nodes as ir
-from ....ir.conditions import fails
-from ....ir.prove import Assumptions
-from ....ir.types import Coordinate
-from ....ir.walk import rebuild
+from ..records import replace
+from . import build
+from . import nodes as ir
+from .conditions import conjuncts_of, fails
+from .prove import Assumptions
+from .types import Coordinate
+from .walk import rebuild
 
 
 def decide(expr: ir.Expr, known: Assumptions, bound: frozenset[Coordinate]) -> ir.Expr:
@@ -17,7 +18,7 @@ def decide(expr: ir.Expr, known: Assumptions, bound: frozenset[Coordinate]) -> i
         case ir.Select(condition, then, otherwise):
             if known.proves(condition):
                 return decide(then, known, bound)
-            if _fails(condition, known):
+            if is_never(condition, known):
                 return decide(otherwise, known, bound)
         case ir.Map("&&", (left, right)):
             if known.proves(left):
@@ -33,13 +34,18 @@ def decide(expr: ir.Expr, known: Assumptions, bound: frozenset[Coordinate]) -> i
             return build.apply(op, (left, right), "real", expr.span)
         case ir.Reduce() if expr.coordinates & bound:
             return expr
+        case ir.Reduce("sum", guard=ir.Map() as guard) if is_never(guard, known):
+            return build.whole(0, expr.span)
+        case ir.Reduce(guard=ir.Map() as guard) if any(map(known.proves, conditions := conjuncts_of(guard))):
+            rest = build.conjunction(condition for condition in conditions if not known.proves(condition))
+            return decide(replace(expr, guard=rest), known, bound)
         case ir.Normalize():
             return expr
     return rebuild(expr, lambda child: decide(child, known, bound))
 
 
-def _fails(condition: ir.Expr, known: Assumptions) -> bool:
+def is_never(condition: ir.Expr, known: Assumptions) -> bool:
     """Whether a condition never holds; of several that must all hold, one is enough."""
     if isinstance(condition, ir.Map) and condition.op == "&&":
-        return any(_fails(part, known) for part in condition.arguments)
+        return any(is_never(part, known) for part in condition.arguments)
     return known.proves(fails(condition))
