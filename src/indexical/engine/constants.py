@@ -41,7 +41,7 @@ from .ops import (
     Write,
     value,
 )
-from .order import is_view, mapped, ordered, reachable, roots_of
+from .order import is_view, mapped, ordered, reachable, roots_of, stored
 
 # Points of one array that is kept: a mask of 256 queries by 256 keys; and of all: some masks.
 POINTS, ALL_POINTS = 1 << 16, 1 << 18
@@ -205,16 +205,8 @@ def shared(one: Value) -> tuple[Value, ...]:
         case Join(parts=parts):
             return tuple(part for _, part in parts)
         case Result(loop):  # A row that is read alone may be what was stored.
-            return tuple(_stored(loop))
+            return tuple(store.value for stores in stored(loop).values() for store in stores)
     return ()
-
-
-def _stored(loop: Loop) -> Iterator[Value]:
-    for item in loop.body:
-        if isinstance(item, Loop):
-            yield from _stored(item)
-        else:
-            yield item.value
 
 
 def _read_by_place(values: list[Value]) -> set[Value]:

@@ -29,6 +29,7 @@ from .ops import (
     Read,
     Reduce,
     Result,
+    Store,
     Value,
     Write,
     value,
@@ -155,10 +156,13 @@ def turned(result: Value) -> list[Value]:
     return list(seen)
 
 
-def stored(loop: Loop) -> frozenset[str]:
-    """The names of the definitions that a loop computes."""
-    inner = (stored(item) if isinstance(item, Loop) else frozenset((item.name,)) for item in loop.body)
-    return frozenset[str]().union(*inner)
+def stored(loop: Loop) -> dict[str, list[Store]]:
+    """What a loop and those in it store, by definition."""
+    found: dict[str, list[Store]] = {}
+    for item in loop.body:
+        for name, stores in (stored(item) if isinstance(item, Loop) else {item.name: [item]}).items():
+            found.setdefault(name, []).extend(stores)
+    return found
 
 
 def read_by_rows(plan: Plan) -> dict[Value, tuple[Value, ...]]:

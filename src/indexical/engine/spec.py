@@ -38,7 +38,7 @@ from .ops import (
     Write,
     value,
 )
-from .order import reachable, roots_of
+from .order import reachable, roots_of, stored
 from .typed import COMPARISONS, CONNECTIVES, stepped, typed
 
 _TWO = COMPARISONS | {"&&", "||", "+", "-", "*", "/", "//", "%", "**"}
@@ -105,13 +105,8 @@ def _carried(one: Value, memo: dict[Value, frozenset[str]]) -> frozenset[str]:
     for part in reachable((one,)):
         own = frozenset((part.op.name,)) if isinstance(part.op, Carried) else frozenset[str]()
         inner = own.union(*(memo[other] for other in part.parts))
-        memo[part] = inner - _stored(part.op.loop) if isinstance(part.op, Result) else inner
+        memo[part] = inner.difference(stored(part.op.loop)) if isinstance(part.op, Result) else inner
     return memo[one]
-
-
-def _stored(loop: Loop) -> frozenset[str]:
-    parts = (_stored(item) if isinstance(item, Loop) else frozenset((item.name,)) for item in loop.body)
-    return frozenset[str]().union(*parts)
 
 
 # ------------------------------------------------------------------------------ values
@@ -276,7 +271,7 @@ def _placed(op: Join | Table | Opaque | Result) -> Iterator[str]:
                 if part.names - frozenset(name for slot in slots for name in slot.names):
                     yield "a part has an axis that none of its slots has"
         case Result(loop, of):
-            if of.name not in _stored(loop):
+            if of.name not in stored(loop):
                 yield f"its loop does not store `{of.name}`"
             yield from _loop(loop, frozenset(), set())
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ...ir.affine import is_counted, of_atom, polynomial
 from ..ops import Carried, Input, Join, Loop, Number, Read, Result, Store, Table, Value, operands, value
-from ..order import reachable, roots_of
+from ..order import reachable, roots_of, stored
 from ..typed import stepped
 from .code import COMPARE, Code, call, closed, tupled
 from .joins import Slot, slot
 from .numbers import number
 from .rows import Rows, count_of, expr_at, so_far
-from .turns import first_turn, is_local, kept_for, last_rows, later_turns, made_by, made_until, needed_tests, stored
+from .turns import first_turn, is_local, kept_for, last_rows, later_turns, made_by, made_until, needed_tests
 
 if TYPE_CHECKING:
     from .printer import Printer

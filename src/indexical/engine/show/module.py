@@ -14,7 +14,7 @@ from ..carried import carried
 from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
-from ..order import reachable, roots_of
+from ..order import reachable, roots_of, stored
 from .again import Part
 from .imports import imported
 from .inputs import input_of, take
@@ -26,7 +26,6 @@ from .once import Groups, Once
 from .opaque import Kernels, Unwritten
 from .outputs import give, output
 from .printer import Printer, dtype_of
-from .turns import stored
 
 if TYPE_CHECKING:
     from ..dialects.base import Dialect

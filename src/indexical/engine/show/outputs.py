@@ -11,12 +11,11 @@ from ...ir.walk import reads_of
 from ..constants import shared
 from ..merging import merge_of
 from ..ops import Axis, Definition, Input, Map, Read, Result, Value
-from ..order import reachable, roots_of
+from ..order import reachable, roots_of, stored
 from .code import Code, call, method
 from .inputs import argument_of, input_of
 from .numbers import extent
 from .printer import Printer, dtype_of
-from .turns import stored
 
 
 def give(p: Printer) -> None:

@@ -5,18 +5,9 @@ from __future__ import annotations
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
 from ..ops import Carried, Loop, Number, Read, Store, Value
-from ..order import reachable
+from ..order import reachable, stored
 from .numbers import settled
 from .rows import count_of, expr_at
-
-
-def stored(loop: Loop) -> dict[str, list[Store]]:
-    """What a loop and those in it store, by definition."""
-    found: dict[str, list[Store]] = {}
-    for item in loop.body:
-        for name, stores in (stored(item) if isinstance(item, Loop) else {item.name: [item]}).items():
-            found.setdefault(name, []).extend(stores)
-    return found
 
 
 def made_by(loop: Loop) -> tuple[Value, ...]:
