@@ -25,6 +25,7 @@ from indexical.backends.old.code import (
     method,
     show,
 )
+from indexical.backends.old.evaluated import CONSTANTS, evaluated
 from indexical.backends.old.layout import Block, Statement, arranged, written
 
 NAMES = st.sampled_from(("x", "y", "n_i", "scores")).map(Name)
@@ -93,6 +94,29 @@ def _step(target: str, code: Node) -> Statement:
 
 def render(statements: Block, taken: set[str]) -> list[str]:
     return written(arranged(statements, taken))
+
+
+SUMS = (
+    "2 * n - 1 < 4 or missing",
+    "not n - 3 and n // 2 % 2 ** 1 != 0.5",
+    "-n < 0 and (1 <= n < 3) == False",
+    "max(n, 8) / 4 if n == 3 else missing",
+    "word.count(letter) != (n, True)[1]",
+)
+
+
+@pytest.mark.parametrize("text", SUMS)
+def test_numbers_are_worked_out_as_python_does(text: str) -> None:
+    known = {"max": max, "word": "indexed", "letter": "d"}
+    for n in (1, 2, 3):
+        given = {**CONSTANTS, **known, "n": n}
+        try:
+            expected = eval(text, {**known, "n": n})
+        except NameError:
+            with pytest.raises(LookupError):
+                evaluated(fill(text), given)
+        else:
+            assert evaluated(fill(text), given) == expected
 
 
 def test_a_step_that_is_used_once_moves_to_its_use() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import threading
 from dataclasses import replace
+from itertools import permutations
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tests.run.test_engine import refused  # noqa: E402
 import indexical as ix  # noqa: E402
 from indexical.api import Program  # noqa: E402
 from indexical.engine.constants import Facts  # noqa: E402
-from indexical.run import calling, emitting, sizes  # noqa: E402
+from indexical.run import calling, emitting, sizes, tensors  # noqa: E402
 from indexical.run.kernel import Engine, Kernel  # noqa: E402
 
 pytestmark = pytest.mark.sampled(4)
@@ -292,6 +294,17 @@ def test_axes_that_are_put_in_are_views(learns: bool) -> None:
         assert torch.equal(found, expected)
         if learns:
             assert all(map(torch.equal, gradients(program(x, s), [x, s]), gradients(expected, [x, s])))
+
+
+def test_groups_of_axes_are_views_where_the_library_makes_no_copy() -> None:
+    whole = torch.empty(2, 3, 4, 1)
+    for x in (whole, whole[:, :2], whole[:, :, ::2], whole[:1].expand(5, 3, 4, 1), whole[:1, :1].expand(5, 1, 4, 1)):
+        for order in permutations(range(4)):
+            for end in range(5):
+                groups = order[:end], order[end:]
+                made = x.permute(order).reshape([prod(x.shape[axis] for axis in group) for group in groups])
+                is_view = made.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+                assert tensors.merges(x, groups) == is_view
 
 
 def test_kernels_for_a_gpu_are_not_compiled_again_for_known_sizes() -> None:
