@@ -72,6 +72,12 @@ def test_passes_show_every_rule_with_what_it_changed(
     assert text.startswith("lowered\n")
     assert "run along: " in text
     assert text.rstrip().endswith("y[i]  f32 = (cumsum[k] x[i = k])[k = i]")
+    assert main(["plan", str(file), "--passes", "--sizes", "i=100"]) == 0
+    [*_, line, last] = capsys.readouterr().out.splitlines()
+    assert line.split()[:3] == ["100", "800", "B"]
+    assert last == "  400 B at once, 400 B of them results"
+    assert main(["plan", str(file), "--passes", "--sizes", "i=100", "--backend", "jax"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == line
     assert main(["plan", str(file), "--passes", "--format", "json"]) == 2
     assert "--passes" in capsys.readouterr().err
     monkeypatch.setenv("IX_DUMP", "1")

@@ -332,7 +332,8 @@ class Program:
 
         memory = self._budget(memory, named)
         call, wanted = self._prepared(arrays, named, outputs, backend)
-        return PlanSheet.of(self._shown.emitted(call, wanted, isolate, recompute, memory)[0], call.bound.sizes)
+        plan, _ = self._shown.emitted(call, wanted, isolate, recompute, memory)
+        return PlanSheet.of(plan, call.bound.sizes, call.bound.scalars)
 
     @deep
     def source(
@@ -369,7 +370,7 @@ class Program:
 
         call = self._shown.imagine(arrays, dtype, backend, device)
         plan, module = self._shown.emitted(call, self.wanted(outputs), isolate, recompute, memory)
-        return PlanSheet.of(plan, call.bound.sizes), module.standing_alone()
+        return PlanSheet.of(plan, call.bound.sizes, call.bound.scalars), module.standing_alone()
 
     def _prepared(
         self, arrays: tuple[Any, ...], named: dict[str, Any], outputs: str | Iterable[str] | None, backend: str | None

@@ -21,7 +21,7 @@ from indexical.engine.kept import Taken
 from indexical.engine.ledger import bytes_of
 from indexical.engine.ops import Contract, Plan
 from indexical.engine.order import ordered
-from indexical.engine.way_back import bytes_there_and_back
+from indexical.engine.way_back import Call
 from indexical.run.bind import Bound, bind
 from indexical.run.samples import random_arrays
 
@@ -130,7 +130,8 @@ def test_the_ledger_says_what_is_measured_there_and_back(name: str) -> None:
     given = [torch.as_tensor(array) for array in arrays]
     learned = [array.requires_grad_() for array in given if array.is_floating_point()]
     names = [tensor.name for tensor, array in zip(plan.program.inputs, given, strict=True) if array.requires_grad]
-    ledger = bytes_there_and_back(plan, bound.sizes, "torch", names, no_kernel)
+    text = show.statements(plan, door.DIALECTS["torch"]())
+    ledger = Call(plan, Counted(bound.sizes, {}), "torch", text, frozenset(names), no_kernel).whole(())
     function = door.load(show.show(plan, door.DIALECTS["torch"](), frees=True))["program"]
 
     def step() -> Any:

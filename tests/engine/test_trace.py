@@ -11,39 +11,50 @@ from tests.engine.test_specialise import lowered, sizes
 import indexical as ix
 from indexical.engine import rules, skew
 from indexical.engine.constants import apart
-from indexical.engine.describe import describe, size_text
+from indexical.engine.describe import costed, operation_lines, size_text
+from indexical.engine.ledger import bytes_of
 from indexical.engine.show import emit_sized
 from indexical.engine.specialise import specialise
 from indexical.engine.trace import traced
 
 MATMUL = "input A[i, k], B[k, j]; let C[i, j] = sum[k](A[i, k] * B[k, j])"
+CHAIN = """input x[i]; let a[i, j in 0..64] = exp(x[i] * j); let b[i, j in 0..64] = tanh(a[i, j]) + x[i];
+let c[i, j in 0..64] = exp(b[i, j]) * b[i, j]; let y[i] = sum[j](c[i, j] + c[i, j] ** 3) + 1;"""
 SHAW = """input Q[i, d], K[j, d], R[r, d]; let c = (size(r) - 1) / 2;
 let scores[i, j] = sum[d](Q[i, d] * K[j, d]) + sum[d](Q[i, d] * R[clamp(j - i, -c, c) + c, d]);"""
 
 
 def test_a_plan_is_a_list_of_operations() -> None:
     plan = rules.optimise(lowered(f"{MATMUL} / 2;"), rules.Target())
-    assert describe(plan).splitlines()[:4] == [
+    assert list(map(str, operation_lines(plan))) == [
         "input A[i, k]  f32",
         "input B[k, j]  f32",
         "C[i, j]  f32 = contract[k] (A / 2) × B",
-        "",
     ]
 
 
 def test_costs_are_told_where_sizes_are_known() -> None:
     plan = rules.optimise(lowered(f"{MATMUL};"), rules.Target())
-    text = describe(plan, sizes(i=64, j=32, k=16), "numpy")
-    line = next(line for line in text.splitlines() if "contract[k]" in line and "=" in line)
+    [*_, line, last] = costed(plan, sizes(i=64, j=32, k=16), "numpy", {}, {})
     assert line.split()[:3] == ["32,768", "14.0", "KiB"]
-    assert text.splitlines()[-1] == "8.0 KiB at once, 8.0 KiB of them results"
+    assert line.endswith("C[i, j]  f32 = contract[k] A × B")
+    assert last == "8.0 KiB at once, 8.0 KiB of them results"
+
+
+def test_bytes_are_those_of_a_call_and_not_of_one_that_lets_go() -> None:
+    """Few arrays are not let go: a call returns soon enough."""
+    plan = rules.optimise(lowered(CHAIN), rules.Target())
+    held = [f"{size_text(bytes_of(plan, sizes(i=64), 'numpy', frees=frees).peak)} at once" for frees in (False, True)]
+    [*_, last] = costed(plan, sizes(i=64), "numpy", {}, {})
+    assert held[0] != held[1]
+    assert last.startswith(held[0])
 
 
 def test_refusals_have_their_reason() -> None:
     text = "input w[i, j], R[r, e]; let y[i, e] = sum[j](w[i, j] * R[clamp(j - i, -2, 2) + 2, e]);"
     plan = rules.optimise(lowered(text), rules.Target())
     assert plan.refused
-    lines = [line for line in describe(plan).splitlines() if line.startswith("not by ")]
+    lines = str(traced(lowered(text), rules.Target())).partition("refused")[2].splitlines()
     assert all(any(line.endswith(f": {one.reason}") for line in lines) for one in plan.refused)
 
 
@@ -56,6 +67,7 @@ def test_every_rule_is_shown_with_its_law_and_what_it_changed() -> None:
     text = str(trace)
     assert text.startswith("lowered\n")
     assert all(f". {rule.name}: {rule.law}" in text for rule in rules.RULES if rule.name in names)
+    assert " at once, " in text.partition("in the end")[2]
 
 
 def test_a_table_is_shown_as_it_is_written_and_then_by_diagonals() -> None:

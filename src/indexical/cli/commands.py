@@ -63,7 +63,7 @@ def plan_command(options: Namespace) -> int:
         raise Usage("--passes is text: it has no JSON")
     plan, _ = _imagined(options)
     if options.passes:
-        print(plan.passes())
+        print(plan.passes(bool(options.sizes)))
     else:
         print(json.dumps(plan.to_json()) if options.format == "json" else plan)
     return 0

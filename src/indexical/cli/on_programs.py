@@ -98,7 +98,7 @@ ON_PROGRAMS = (
             FILE,
             *IMAGINED,
             FORMAT,
-            flag("--passes", "every rule on the way from the program to what runs, with the lines that it changed"),
+            flag("--passes", "every rule on the way from the program to what runs; with --sizes, also what that costs"),
         ),
     ),
     Command(

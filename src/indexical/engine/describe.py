@@ -1,4 +1,4 @@
-"""The plan as a person reads it: a line for every operation, then the rules that were applied and those that were not.
+"""The plan as a person reads it: a line for every operation, and for known sizes what each costs.
 
     scores[h, i, j]  f32 = contract[d] Q × K / sqrt(size(d))
 
@@ -7,15 +7,19 @@ What has no name in the program is called %1, %2 and so on; what is printed insi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 from ..records import dataclass
 from .counted import Counted, moved, multiplications
 from .ledger import bytes_of
-from .ops import Carried, Input, Iota, Loop, Number, Plan, Result, Value
+from .ops import Carried, Input, Iota, Loop, Number, Opaque, Plan, Result, Value
 from .order import definition_of, expression, inlined, ordered, scheduled, turned
 from .specialise import Sizes
 from .words import axes_text, loop_lines, operation_text
+from .workspace import MEMORY
+
+Scalars: TypeAlias = Mapping[str, int]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -33,29 +37,19 @@ class Line:
         return f"{'  ' * self.depth}{self.made} = {self.how}" if self.how else f"{'  ' * self.depth}{self.made}"
 
 
-def describe(
-    plan: Plan, sizes: Sizes | None = None, library: str | None = None, scalars: Mapping[str, int] | None = None
-) -> str:
-    """The operations of a plan in the order in which they run, the rules that made them, and those that were refused,
-    with the reason. Where sizes are known, what each costs; and for a library the bytes that are there at once."""
-    lines = operation_lines(plan)
-    texts = [str(line) for line in lines]
-    if sizes is not None:
-        counted, inside = Counted(sizes, scalars or {}), inlined(plan)
-        costs = [_cost(line.value, inside, counted) if line.how else " " * 28 for line in lines]
-        texts = [f"{cost}  {text}" for cost, text in zip(costs, texts, strict=True)]
-        texts.insert(0, f"{'multiplications':>15}  {'moved':>10}")
-    texts += _section("by", (f"{one.rule}: {one.where}" for one in plan.applied))
-    texts += _section("not by", (f"{one.rule}, at {one.where}: {one.reason}" for one in plan.refused))
-    if sizes is not None and library is not None:
-        ledger = bytes_of(plan, sizes, library, scalars)
-        texts += ["", f"{size_text(ledger.peak)} at once, {size_text(ledger.results)} of them results"]
-    return "\n".join(texts)
-
-
-def _section(word: str, lines: Iterable[str]) -> list[str]:
-    found = list(dict.fromkeys(lines))
-    return ["", *(f"{word} {line}" for line in found)] if found else []
+def costed(plan: Plan, sizes: Sizes, library: str, scalars: Scalars, names: dict[Value, str]) -> Iterator[str]:
+    """The lines of a plan for known sizes, each with what it costs, and the bytes that are there at once in a call by a
+    library, where that does not arrange its memory itself. A kernel may need more."""
+    counted, inside = Counted(sizes, scalars), inlined(plan)
+    lines = operation_lines(plan, names)
+    yield f"{'multiplications':>15}  {'moved':>10}"
+    for line in lines:
+        yield f"{_cost(line.value, inside, counted) if line.how else ' ' * 28}  {line}"
+    if library not in MEMORY:
+        return
+    ledger = bytes_of(plan, sizes, library, scalars)
+    beside = ", beside what kernels need" if any(isinstance(line.value.op, Opaque) for line in lines) else ""
+    yield f"{size_text(ledger.peak)} at once, {size_text(ledger.results)} of them results{beside}"
 
 
 def _cost(one: Value, inside: frozenset[Value], counted: Counted) -> str:

@@ -81,10 +81,10 @@ class Ledger:
 
 
 def bytes_of(
-    plan: Plan, sizes: Sizes, library: str, scalars: Mapping[str, int] | None = None, frees: bool = True
+    plan: Plan, sizes: Sizes, library: str, scalars: Mapping[str, int] | None = None, frees: bool = False
 ) -> Ledger:
-    """The bytes that a call holds by a library, for these sizes and whole scalars. Names are kept to the end unless the
-    printed code `frees` them."""
+    """The bytes that a call holds by a library, for these sizes and whole scalars. Printed code with few names keeps
+    them to the end unless it `frees` them, as it does under a budget."""
     text = statements(plan, dialect(library), frees)
     there = There(plan, Counted(sizes, scalars or {}), library, text)
     there.run(0, len(text.values))

@@ -1,4 +1,4 @@
-"""Values in the order in which they are made, their readers, and when each is no longer needed.
+"""Values in the order in which they are made, their readers, and what stands in one expression.
 
 Every pass here takes time linear in the program, and none is recursive.
 """
@@ -210,7 +210,7 @@ def _is_last(step: Value, op: Opaque) -> bool:
     return bool((polynomial(step.op.expr) - last).constant == 0)
 
 
-# ----------------------------------------------------------------------- lifetimes
+# --------------------------------------------------------------------- expressions
 
 
 def inlined(plan: Plan) -> frozenset[Value]:
@@ -248,32 +248,6 @@ def expression(one: Value, inside: frozenset[Value]) -> list[Value]:
         found.append(part)
         waiting += [each for each in part.parts if each in inside]
     return found[::-1]
-
-
-def lifetimes(plan: Plan, inside: frozenset[Value] = frozenset()) -> list[tuple[Value, tuple[Value, ...]]]:
-    """Every value in the order in which it is made, and those that are not needed after it. What stands `inside` an
-    expression is gone as soon as its reader is made; what has a name stays until the last expression that reads it is
-    done. Inputs belong to the caller, and what is wanted to the result; what a loop reads in each turn is needed until
-    all turns are done."""
-    order = scheduled(plan, inside)
-    last: dict[Value, int] = {}
-    end = len(order)
-    for place in range(len(order) - 1, -1, -1):  # From the end, so that the first reader met is the last one.
-        one = order[place]
-        if one not in inside:
-            end = place
-        read = one.parts
-        if isinstance(one.op, Result):
-            body = turned(one)
-            read = (*read, *body, *(part for each in body for part in each.parts))
-        for part in read:
-            last.setdefault(part, place if part in inside else end)
-    kept = set(roots_of(plan))
-    gone: dict[int, list[Value]] = {}
-    for part in order:
-        if part in last and part not in kept and not isinstance(part.op, Input | Number):
-            gone.setdefault(last[part], []).append(part)
-    return [(one, tuple(gone.get(place, ()))) for place, one in enumerate(order)]
 
 
 def is_view(one: Value) -> bool:

@@ -14,7 +14,7 @@ from ..records import dataclass
 from . import skew
 from .alike import share_alike
 from .constants import apart
-from .describe import operation_lines
+from .describe import Scalars, costed, operation_lines
 from .ops import Plan, Refused, Value
 from .order import mapped, reachable, roots_of
 from .rules.patterns import Target
@@ -50,6 +50,7 @@ class Trace:
         self.first = self.lines = self._lines(plan)
         self.plan = plan
         self.passed: list[Passed] = []
+        self.costs: tuple[str, ...] = ()
 
     def _lines(self, plan: Plan) -> tuple[str, ...]:
         return tuple(str(line) for line in operation_lines(plan, self.names))
@@ -80,7 +81,8 @@ class Trace:
         for number, one in enumerate(self.passed, 1):
             law = f": {one.law}" if one.law else ""
             texts += ["", f"{number}. {one.name}{law}", *_indented(one.changes)]
-        texts += ["", "in the end", *_indented(self.lines)] if self.passed else ["", "no rule changes it"]
+        texts += [] if self.passed else ["", "no rule changes it"]
+        texts += ["", "in the end", *_indented(self.costs or self.lines)] if self.passed or self.costs else []
         if self.plan.refused:
             texts += ["", "refused", *_indented(dict.fromkeys(map(_refused, self.plan.refused)))]
         return "\n".join(texts)
@@ -102,11 +104,13 @@ def traced(
     plan: Plan,
     target: Target,
     sizes: Sizes | None = None,
-    scalars: Mapping[str, int] | None = None,
+    scalars: Scalars | None = None,
+    library: str = "numpy",
     unskewed: Plan | None = None,
 ) -> Trace:
     """A lowered plan through all passes: from what it was before it went along diagonals, the rules, what makes it
-    printable, and for known sizes what these decide and what is kept from call to call."""
+    printable, and for known sizes what these decide, what is kept from call to call, and what a call by a library costs
+    then."""
     trace = Trace(unskewed or plan)
     trace.after(skew.NAME, plan, skew.LAW)
     for table in (FIRST, RULES, STORES, LEGAL):
@@ -121,4 +125,5 @@ def traced(
         became = {}
         rest = apart(small, memo=became).plan
         trace.after("keep constants", rest, "what is the same in all calls is made once, and given to each", became)
+        trace.costs = tuple(costed(rest, sizes, library, scalars or {}, trace.names))
     return trace

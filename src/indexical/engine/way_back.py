@@ -8,19 +8,16 @@ and then their operations go back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from math import prod
 
 from ..records import dataclass
-from .counted import Counted
-from .dialects import dialect
-from .kept import Keeping, Trial, rows_of
+from .kept import Keeping, rows_of
 from .ledger import Ledger
-from .ops import Carried, Opaque, Plan, Read, Result, Value
+from .ops import Carried, Opaque, Read, Result, Value
 from .order import roots_of
-from .show import Again, statements
-from .specialise import Sizes
+from .show import Again
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +29,6 @@ class Node:
     kept: tuple[int, ...]
     span: tuple[int, int] | None = None
     takes: tuple[Value, ...] = ()
-
-
-def bytes_there_and_back(
-    plan: Plan,
-    sizes: Sizes,
-    library: str,
-    learned: Collection[str],
-    trial: Trial,
-    scalars: Mapping[str, int] | None = None,
-    again: Again = (),
-) -> Ledger:
-    """The bytes that a call holds, with gradients from all its results to the inputs that are `learned`."""
-    text = statements(plan, dialect(library))
-    counted = Counted(sizes, scalars or {})
-    return Call(plan, counted, library, text, frozenset(learned), trial).whole(again)
 
 
 class Call(Keeping):

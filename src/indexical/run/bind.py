@@ -56,6 +56,12 @@ class Bound:
             result[tensor.name] = Table(shape, cells)
         return result
 
+    @property
+    def scalars(self) -> dict[str, int]:
+        """The whole scalars of this call."""
+        names = (tensor.name for tensor in self.program.inputs if tensor.kind == "whole" and not tensor.axes)
+        return {name: int(self.arrays[name]) for name in names}
+
     def lookup(self, leaf: ir.Size | ir.Read) -> int:
         """A size, or a whole scalar, of this call."""
         if isinstance(leaf, ir.Size):

@@ -100,10 +100,7 @@ class Study:
 
     def _choices(self, room: int) -> Choices:
         """The ways to compute the call, with room for so many points in a block of rows."""
-        arrays, kinds = self.call.bound.arrays, {one.name: one.kind for one in self.call.program.inputs}
-        numbers = {name: array.item() for name, array in arrays.items() if not array.shape}
-        scalars = {name: int(number) for name, number in numbers.items() if kinds[name] == "whole"}
-        counted = Counted(self.call.bound.sizes, scalars)
+        counted = Counted(self.call.bound.sizes, self.call.bound.scalars)
         trials = Trials(self.plan, self.call, counted, room)
         return Choices(Counting(self.operations, counted, self.call.backend, self.text, self.learned, trials))
 

@@ -18,7 +18,7 @@ from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
 from ..engine.show.once import Groups
 from ..engine.skew import skew
-from ..engine.specialise import specialise
+from ..engine.specialise import Sizes, specialise
 from ..engine.trace import traced
 from ..ir import nodes as ir
 from ..ir.constants import in_digits
@@ -112,12 +112,13 @@ def sized(
     )
 
 
-def passes(plan: Plan) -> str:
-    """The operations of a plan as they are lowered, every rule with the lines that it changed, and the end."""
+def passes(plan: Plan, sizes: Sizes | None = None, scalars: Mapping[str, int] | None = None) -> str:
+    """The operations of a plan as they are lowered, every rule with the lines that it changed, and the end; for known
+    sizes with what each operation costs."""
     if plan.lowered is None:
         return ""
     unskewed = None if plan.unskewed is None else plan.unskewed()
-    return str(traced(plan.lowered, target_of(plan), unskewed=unskewed))
+    return str(traced(plan.lowered, target_of(plan), sizes, scalars, plan.backend, unskewed))
 
 
 def described(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> tuple[Plan, Module]:

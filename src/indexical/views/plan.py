@@ -152,12 +152,14 @@ class PlanSheet(Sheet, Plan):
     """A plan, readable as it stands."""
 
     sizes: Mapping[Coordinate, int]
+    scalars: Mapping[str, int]
 
     @classmethod
-    def of(cls, plan: Plan, sizes: Mapping[Coordinate, int]) -> PlanSheet:
-        """A plan with the sizes of a call."""
+    def of(cls, plan: Plan, sizes: Mapping[Coordinate, int], scalars: Mapping[str, int]) -> PlanSheet:
+        """A plan with the sizes and the whole scalars of a call."""
         sheet = cls(**{field.name: getattr(plan, field.name) for field in fields(plan)})
         object.__setattr__(sheet, "sizes", sizes)
+        object.__setattr__(sheet, "scalars", scalars)
         return sheet
 
     def __str__(self) -> str:
@@ -166,9 +168,10 @@ class PlanSheet(Sheet, Plan):
     def to_json(self) -> dict[str, object]:
         return plan_json(self, self.sizes)
 
-    def passes(self) -> str:
+    def passes(self, sized: bool = False) -> str:
         """The program on its way: its operations as they are lowered, every rule that was applied with its law and the
-        lines that it changed, and what runs in the end."""
+        lines that it changed, and what runs in the end; `sized`, by calls of these sizes alone, with what each
+        operation costs."""
         from ..run.emitting import passes
 
-        return passes(self)
+        return passes(self, self.sizes, self.scalars) if sized else passes(self)
