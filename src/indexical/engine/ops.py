@@ -1,4 +1,4 @@
-"""The array program, on one page: frozen operations on interned values with named axes.
+"""The array program: frozen operations on interned values with named axes, then how they are walked and made.
 
 A value is its operation: two that are made alike are one object, so that common subexpressions cost nothing to find.
 Axes are a set of names; their order in memory is a pass of its own. A value has no domain and no origin, because either
