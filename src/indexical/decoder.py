@@ -410,7 +410,7 @@ class Decoder:
             found = split(self.program._program, self.along, self._weights, self._wanted)
             pages = None if self._stepping.paging is None else self._stepping.paging.size
             program = stepping_of(found, self._wanted, self._keep, self.capacity, self._weights, pages).program
-        inputs = tuple(replace(tensor, owned=False) for tensor in program.inputs)
+        inputs = tuple(replace(tensor, owned=False, counts=False) for tensor in program.inputs)
         return derived_program(self.program, replace(program, inputs=inputs), "step", self._said)
 
     @property

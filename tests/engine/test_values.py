@@ -42,6 +42,19 @@ def printed(plan: Plan, library: str = "numpy") -> Callable[..., Any]:
     return found
 
 
+# ------------------------------------------------------------------- what is known of an input
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_numbers_of_points_do_not_overflow(counts: bool) -> None:
+    program = ix.compile("input n[b]: i64, x[i]; let y[b, i] = (n[b] + i + size(i) >= 0) && x[i] > 0;").ir
+    program = replace(program, inputs=tuple(replace(one, counts=counts and one.name == "n") for one in program.inputs))
+    built = door.build(program, {"n": "i64", "x": "f64"}, "numpy", program.outputs)
+    assert ("does not fit in 64 bits" in built.source) != counts
+    (found,) = built(np.array([2, 0]), np.array([1.0, -1.0]))
+    assert found.tolist() == [[True, False]] * 2
+
+
 # ---------------------------------------------------------------------- interning, hygiene
 
 

@@ -48,12 +48,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An array that is given, with its axes in order; a real scalar is one without axes."""
+    """An array that is given, with its axes in order; a real scalar is one without axes. One that `counts` has
+    numbers of points of an axis."""
 
     name: str
     home: tuple[Axis, ...]
     kind: Kind
     dtype: Dtype | None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +429,8 @@ class Plan:
 
 
 _PLAIN = frozenset(
-    "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step".split()
+    "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step "
+    "counts".split()
 )
 
 

@@ -152,6 +152,8 @@ def stepped(loop: Loop) -> frozenset[Coordinate]:
 
 def _known(op: Op, kind: Kind, dtype: Dtype | None) -> Known:
     match op:
+        case Input(counts=True):
+            return Known(True, None, 0, LONGEST)
         case Input():
             return _stored(True, dtype)
         case Carried(finite=finite):

@@ -74,7 +74,7 @@ def _input(low: Lowering, tensor: ir.Input) -> Value:
     """An input. A whole scalar is a number of the host, unless it comes as an array that nobody should wait for; a real
     one is an array, so that gradients flow, unless it comes as a number."""
     dtype = low.given.get(tensor.name)
-    found = value(Input(tensor.name, low.home(tensor.name), tensor.kind, dtype))
+    found = value(Input(tensor.name, low.home(tensor.name), tensor.kind, dtype, tensor.counts))
     is_number = tensor.name not in low.arrays if tensor.kind == "whole" else tensor.name in low.numbers
     if not tensor.axes and is_number:
         low.values[tensor.name] = host(build.read(tensor.name, (), tensor.kind, tensor.span))
