@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,6 +22,8 @@ LIBRARIES = tuple(name for name in DIALECTS if find_spec(name))
 # What neither compiling nor a call may raise.
 BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError, TypeError)
 BUGS += (ValueError,)
+# The input that a program of a test gives away: no text says so.
+GIVEN_AWAY = "given_away"
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,19 @@ def build(
 ) -> Built:
     """A program for one library and arrays of these dtypes; `plainly`, only by the rules that make it printable; one
     that `frees` lets go of each array after its last reader, however few there are."""
+    program = giving_away(program)
     lowered = lowering.lower(program, dict(dtypes), tuple(wanted), isolate)
     dialect = DIALECTS[library]()
     target = rules.Target(frozenset(dialect.kernels), isolate, dialect.rounds_once)
     plan = rules.legalise(lowered, target) if plainly else rules.optimise(lowered, target)
     source = show.show(plan, dialect, frees)
     return Built(lowered, plan, source, load(source))
+
+
+def giving_away(program: ir.Program) -> ir.Program:
+    """A program whose input of that name may be written to."""
+    inputs = (replace(one, owned=one.owned or one.name == GIVEN_AWAY) for one in program.inputs)
+    return replace(program, inputs=tuple(inputs))
 
 
 def load(source: str, **given: Any) -> dict[str, Any]:

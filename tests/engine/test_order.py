@@ -15,21 +15,8 @@ from indexical.engine.describe import costed
 from indexical.engine.dialects import dialect
 from indexical.engine.ledger import bytes_of
 from indexical.engine.ops import Input, Loop, Number, Plan, Result, Value, operands
-<<<<<<< HEAD
-from indexical.engine.order import (
-    expression,
-    inlined,
-    lifetimes,
-    ordered,
-    reachable,
-    roots_of,
-    scheduled,
-    turned,
-)
-=======
 from indexical.engine.order import expression, inlined, ordered, reachable, roots_of, scheduled, turned
 from indexical.engine.show import statements
->>>>>>> d0ca4208 (Tell what each operation costs with --passes and sizes)
 from indexical.engine.specialise import specialise
 from indexical.engine.typed import stepped
 
@@ -132,11 +119,7 @@ def test_a_long_chain_of_definitions_is_no_matter() -> None:
         "specialise": lambda: specialise(plan, sizes(i=4, j=4)),
         "apart": lambda: apart(specialise(plan, sizes(i=4, j=4))),
         "bytes": lambda: bytes_of(plan, sizes(i=4, j=4), "numpy"),
-<<<<<<< HEAD
-        "describe": lambda: describe(plan, sizes(i=4, j=4), "torch"),
-=======
         "costs": lambda: [*costed(plan, sizes(i=4, j=4), "torch", {}, {})],
->>>>>>> d0ca4208 (Tell what each operation costs with --passes and sizes)
     }
     for name, run in passes.items():
         begin = process_time()

@@ -7,7 +7,7 @@ before it is rewritten stands in it afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import reduce
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.decoding import drawn as causal
 from tests.engine import door, drawing
 from tests.engine.drawing import Drawn
 from tests.engine.judging import Judged
@@ -29,6 +30,7 @@ from indexical.engine.rules import FIRST, LEGAL, RULES, STORES, Rule, Target, op
 from indexical.engine.rules.cost import elements, normalized, products
 from indexical.engine.rules.norms import negated_twice
 from indexical.engine.rules.patterns import Pattern, always
+from indexical.ir import nodes as ir
 from indexical.ir.types import Dtype, Kind
 from indexical.run.samples import random_arrays
 from indexical.transform.stable import stable_program
@@ -59,6 +61,12 @@ MINIMAL = {
             sum[s in 0..size(t)](b[t] * prod[m in 0..size(t)](g[m] where s < m && m <= t) * x[s, n] where s <= t);
         let z[t, n] =
             sum[s in 0..size(t)](prod[m in 0..size(t)](g[m] where t < m && m <= s) * x[s, n] where s >= t);""",
+    "put rows behind": """
+        input given_away[i, e], x[m, e];
+        let y[i, e] = if i >= size(i) - size(m) { x[i - size(i) + size(m), e] } else { given_away[i, e] };""",
+    "put rows at places": """
+        input given_away[n, e], x[c, e]; let p[c] = rank[c](x[c, 0]) + 1;
+        let y[n, e] = if any[c](p[c] == n) { sum[c](x[c, e] where p[c] == n) } else { given_away[n, e] };""",
     "run along": "input x[t, n]; let y[t, n] = sum[s in 0..size(t)](x[s, n] where s <= t);",
     "some point": """
         input x[n, e], v[i]: i64, w[i]; let y[i, k in 0..9] = any[n](x[n, 0] > w[i] where n == v[i]);""",
@@ -425,26 +433,42 @@ def rewritten(plan: Plan, target: Target) -> Plan:
     return reduce(lambda so_far, table: rewrite(so_far, table, target), TABLES, plan)
 
 
-def firings(texts: Iterable[str]) -> Counter[str]:
-    """How many programs each rule fires on, of those that compile, in the forms that a call takes."""
-    found = Counter[str]()
+def compiled(texts: Iterable[str]) -> Iterator[ir.Program]:
+    """The programs that compile, in the forms that a call takes."""
     for text in texts:
         with suppress(ix.CompileError):
-            program = stable_program(ix.compile(text).ir)
-            lowered = lower(program, {one.name: DTYPES[one.kind] for one in program.inputs}, program.outputs)
-            target = Target(frozenset(KERNELS), False, Torch.rounds_once)
-            found.update(fired(rewritten(lowered, target)))
+            yield stable_program(ix.compile(text).ir)
+
+
+def steps(texts: Iterable[str], along: str) -> Iterator[ir.Program]:
+    """The steps of decoders: as what they keep grows, and in pages."""
+    for text in texts:
+        for pages in (None, 4):
+            with suppress(ix.CallError):
+                yield ix.incremental(text, along, pages=pages)._step._program
+
+
+def firings(programs: Iterable[ir.Program]) -> Counter[str]:
+    """How many programs each rule fires on."""
+    found = Counter[str]()
+    for program in programs:
+        lowered = lower(program, {one.name: DTYPES[one.kind] for one in program.inputs}, program.outputs)
+        target = Target(frozenset(KERNELS), False, Torch.rounds_once)
+        found.update(fired(rewritten(lowered, target)))
     return found
 
 
 @pytest.mark.sampled(0)
 def test_every_rule_fires_somewhere() -> None:
     """In an example and in a drawn program. The table of firings is printed with `-s`."""
-    examples = firings(path.read_text() for path in sorted(EXAMPLES.rglob("*.ix")) if "broken" not in path.parts)
+    texts = [path.read_text() for path in sorted(EXAMPLES.rglob("*.ix")) if "broken" not in path.parts]
+    decoded = ((EXAMPLES / f"{name}.ix").read_text() for name in ("causal_attention", "decoder"))
+    examples = firings(compiled(texts)) + firings(steps(decoded, "i"))
     cases = (drawing.draw(name, seed) for name in drawing.GENERATORS for seed in range(25))
     sums = (random_sum(seed) for seed in range(60))
     layers = (random_layer(seed) for seed in range(4 * len(LAYERS)))
-    drawn_ones = firings(case.text for case in (*cases, *sums, *layers) if case is not None)
+    drawn_ones = firings(compiled(case.text for case in (*cases, *sums, *layers) if case is not None))
+    drawn_ones += firings(steps(map(causal.drawn, range(12)), "position"))
     rules = dict.fromkeys(rule for table in TABLES for rule in table)
     for rule in rules:
         print(f"{rule.name:32} {examples[rule.name]:5} examples {drawn_ones[rule.name]:5} drawn   {rule.law}")

@@ -48,13 +48,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An array that is given, with its axes in order; a real scalar is one without axes. One that `counts` has
-    numbers of points of an axis."""
+    """An array that is given, with its axes in order; a real scalar is one without axes. One that is `owned` was given
+    away: it may be written to. One that `counts` has numbers of points of an axis."""
 
     name: str
     home: tuple[Axis, ...]
     kind: Kind
     dtype: Dtype | None
+    owned: bool = False
     counts: bool = False
 
 
@@ -430,7 +431,7 @@ class Plan:
 
 _PLAIN = frozenset(
     "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step "
-    "counts".split()
+    "owned counts".split()
 )
 
 

@@ -182,6 +182,9 @@ def _operation(op: Op) -> Iterator[str]:
             yield from _bound(gone, (values, *(at for _, at in index)))
             if any(name not in into.names or at.kind != "whole" for name, at in index):
                 yield "it stores at an axis that the array has not, or at what is no place"
+            array = into.op.source if isinstance(into.op, Read) else into
+            if not isinstance(array.op, Input) or not array.op.owned:
+                yield "it stores in an array that nobody gave away"
             if values.kind != into.kind or _dtypes((values,)) - _dtypes((into,)):
                 yield "what it stores is of another dtype than the array"
         case Reduce(fn, source, over, where):

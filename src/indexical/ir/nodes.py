@@ -187,8 +187,8 @@ class Axis:
 @dataclass(frozen=True, slots=True)
 class Input:
     """`dtype` is None where none was declared: any of its kind will do. An array that is `owned` is one of ours: it may
-    be written to, by a definition that puts new rows behind those that it has, and places that it names are there. One
-    that `counts` has numbers of points of an axis."""
+    be written to, where a definition puts new rows behind those that it has, or at places; these are there, each once,
+    and so are places that it names. One that `counts` has numbers of points of an axis."""
 
     name: str
     axes: tuple[Axis, ...]

@@ -14,7 +14,7 @@ from ...ir.types import Dtype
 from ...ir.walk import reads_of
 from ...records import replace
 from ..ops import Axis, Check, Definition, Input, Iota, Join, Opaque, Plan, Value, host, value
-from . import cache_writes, elementwise, recurrences
+from . import elementwise, recurrences
 from .lowering import Lowering
 from .ranges import bind
 from .scope import NOWHERE, Scope
@@ -74,7 +74,7 @@ def _input(low: Lowering, tensor: ir.Input) -> Value:
     """An input. A whole scalar is a number of the host, unless it comes as an array that nobody should wait for; a real
     one is an array, so that gradients flow, unless it comes as a number."""
     dtype = low.given.get(tensor.name)
-    found = value(Input(tensor.name, low.home(tensor.name), tensor.kind, dtype, tensor.counts))
+    found = value(Input(tensor.name, low.home(tensor.name), tensor.kind, dtype, tensor.owned, tensor.counts))
     is_number = tensor.name not in low.arrays if tensor.kind == "whole" else tensor.name in low.numbers
     if not tensor.axes and is_number:
         low.values[tensor.name] = host(build.read(tensor.name, (), tensor.kind, tensor.span))
@@ -112,9 +112,6 @@ def define(low: Lowering, let: ir.Let) -> Value:
     """A definition whose points can all be computed at once."""
     low.turn_to(let)
     home = low.home(let.name)
-    written = cache_writes.define(low, let)
-    if written is not None:
-        return written
     parts = [clause_of(low, let, clause, {}) for clause in let.clauses]
     slots, body = parts[0]
     if len(parts) == 1 and all(is_all(slot, axis) for slot, axis in zip(slots, home, strict=True)):

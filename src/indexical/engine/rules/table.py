@@ -10,6 +10,7 @@ from ...ir.types import SHORT
 from ...records import replace
 from ..alike import share_alike
 from ..ops import Contract, Library, Map, Normalize, Plan, Read, Reduce, Value, Write
+from .cache_writes import is_array, is_at_places, put_at_places, put_behind
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
 from .cost import elements, normalized, products
@@ -54,6 +55,7 @@ from .telling import (
     by_convolution,
     by_groups,
     for_each_remainder,
+    into_array,
     into_places,
 )
 from .terms import is_truth
@@ -106,6 +108,22 @@ FIRST: tuple[Rule, ...] = (
         "Σ_s Π_m g[m]·x[s] where s < m ≤ t is y[t] = g[t]·y[t-1] + x[t]",
         always,
         by_decay,
+    ),
+    Rule(
+        "put rows behind",
+        mapped("where", anything("test"), anything("rows"), anything("past", is_array)),
+        put_behind,
+        "x[j - n] if n ≤ j < n + size(x) else past[j] is past, given away, with x stored from n on",
+        None,
+        into_array,
+    ),
+    Rule(
+        "put rows at places",
+        Pattern(Map, when=is_at_places),
+        put_at_places,
+        "(Σ_i x[i] where p[i] = j) if any p[i] = j else past[j] is past, given away, with x stored at p",
+        None,
+        into_array,
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.types import Coordinate
-from ..ops import Contract, Library, Map, Read, Reduce, Value, Write, conjuncts
+from ..ops import Contract, Library, Map, Put, Read, Reduce, Value, Write, conjuncts
 from ..order import is_view
 from ..words import Names, as_written
 from .choices import group_of
@@ -35,6 +35,13 @@ def into_places(before: Value, after: Value, names: Names) -> str:
     direct = {place for test in tests for place in test.parts}
     by = (place if place in direct else _naming(tests, axis.name) for axis, place in after.op.index)
     return f"scatter-add over {over} by {', '.join(f'`{as_written(one, names)}`' for one in by)}"
+
+
+def into_array(before: Value, after: Value, names: Names) -> str:
+    """New rows that are written into an array of the caller."""
+    assert isinstance(after.op, Put)
+    at = ", ".join(f"`{axis} = {as_written(place, names)}`" for axis, place in after.op.index)
+    return f"rows are written into `{as_written(after.op.into, names)}`, which was given away, at {at}"
 
 
 def _naming(tests: Iterable[Value], name: Coordinate) -> Value:

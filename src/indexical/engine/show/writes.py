@@ -56,7 +56,8 @@ def put(p: Printer, one: Value) -> Code:
     assert isinstance(op, Put)
     slots, axes = _slots(p, one, op)
     values = p.whole(op.values, axes)
-    into, is_free = p.code(op.into), _is_free(p, one, op.into)
+    into = p.permuted(p.code(op.into), p.order_of(op.into), p.order_of(one))
+    is_free = _is_free(p, one, op.into)
     definition = p.definition_of.get(one)
     name = p.fresh("written") if definition is None else p.own_names[definition.name]
     p.add(f"{name} = {into if is_free else p.d.copy(into)}")

@@ -8,7 +8,6 @@ from functools import partial
 from ....ir import nodes as ir
 from ....ir.affine import number, of_atom, polynomial
 from ....ir.algebra.contents import Contents
-from ....ir.cache_writes import find_put
 from ....ir.context import agreed
 from ....ir.domain import Domain, Slice
 from ....ir.dtypes import definition_dtypes, real_dtype
@@ -81,7 +80,7 @@ def choose(
     derived = Derived.none(program) if isolate else _derived(program, wanted, target, describing, recompute, contents)
     program = derived.program
     tensors = program.tensors
-    puts = {let.name for let in program.lets if find_put(let, tensors) is not None}
+    puts = {let.name for let in program.lets if _writes_at_places(let, tensors)}
     by_arrays = gathering_by_place(program) | gathering_selected(program, contents) | puts
     derived = replace(derived, left=derived.left | by_arrays)
     kept = derived.computed | puts
@@ -151,6 +150,16 @@ def choose(
     unread = tuple(let.name for let in original.lets if let.name in unbuilt and let.axes and not let.hidden)
     same = agreed(original)
     return Plan(program, wanted, types, target.name, device, isolate, steps, unread, weak, recompute, same)
+
+
+def _writes_at_places(let: ir.Let, tensors: Mapping[str, ir.Input | ir.Let]) -> bool:
+    """Whether a definition puts rows at places of an array that was given away: kernels read that array, and nothing
+    is written out anew."""
+    match let.clauses[0].body:
+        case ir.Select(ir.Reduce("any"), _, ir.Read(past)):
+            array = tensors[past]
+            return isinstance(array, ir.Input) and array.owned
+    return False
 
 
 def _fitting(found: Recognized, program: ir.Program, refusals: dict[str, Refusal], target: Target) -> Recognized:
