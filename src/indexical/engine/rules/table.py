@@ -114,7 +114,7 @@ FIRST: tuple[Rule, ...] = (
         mapped("where", anything("test"), anything("rows"), anything("past", is_array)),
         put_behind,
         "x[j - n] if n ≤ j < n + size(x) else past[j] is past, given away, with x stored from n on",
-        None,
+        always,
         into_array,
     ),
     Rule(
@@ -122,7 +122,7 @@ FIRST: tuple[Rule, ...] = (
         Pattern(Map, when=is_at_places),
         put_at_places,
         "(Σ_i x[i] where p[i] = j) if any p[i] = j else past[j] is past, given away, with x stored at p",
-        None,
+        always,
         into_array,
     ),
 )
