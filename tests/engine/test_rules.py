@@ -262,6 +262,22 @@ def test_a_number_that_is_not_finite_stays_in_a_sum_that_may_be_empty(scale: str
     np.testing.assert_array_equal(program(torch.from_numpy(x)), expected)
 
 
+@pytest.mark.parametrize("shape", [(1, 3), (4, 0), (3, 2)])
+def test_what_stays_is_added_first_however_few_steps_and_points_there_are(shape: tuple[int, int]) -> None:
+    program = ix.compile(MINIMAL["add what stays first"])
+    numbers = np.random.default_rng(0)
+    x, b, c = (numbers.normal(size=size) for size in (shape, shape[1:], shape[1:]))
+    np.testing.assert_allclose(program(x, b, c), program(x, b, c, backend="reference"), atol=1e-12)
+
+
+def test_what_stays_is_added_first_wherever_it_stands() -> None:
+    """Terms that stay are one, and one that stays alone is left where it is."""
+    text = """input x[t, n], b[n], c[n]; let y[0, n] = x[0, n];
+    let y[t in 1..size(t), n] = (tanh(y[t - 1, n]) + b[n]) + (exp(y[t - 1, n]) - c[n]) + sin(y[t - 1, n]);"""
+    assert "add what stays first" in fired(plan_of(drawn(text)))
+    assert "add what stays first" not in fired(plan_of(drawn(text.replace("- c[n]", ""))))
+
+
 def test_blocks_of_an_axis_are_not_multiplied_out() -> None:
     """No contraction comes before the read of a view: the product of all terms would be computed twice."""
     text = "input x[j, d], p[k, d], w[k]; let y[g in 0..size(j) / size(k), d] = "
