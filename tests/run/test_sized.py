@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from dataclasses import replace
 from itertools import permutations
@@ -152,6 +153,25 @@ def test_a_mask_that_is_an_output_is_not_shared() -> None:
             found = program(*arrays)
             assert torch.equal(found, expected)
             found.zero_()
+
+
+TABLES = """input Q[i, d]; let K[j in 0..4, d in 0..3] = (j + d) as f32; let V[j in 0..4, e in 0..2] = (j - e) as f32;
+let w[i, j in 0..4] = softmax[j](sum[d in 0..3](Q[i, d] * K[j, d])) where i - 3 < j <= i + 1;
+let out[i, e in 0..2] = sum[j](w[i, j] * V[j, e]);"""
+
+
+def test_a_kernel_is_given_what_is_kept_but_not_what_it_may_hand_out() -> None:
+    """Truths are kept from call to call; numbers that it may return as they are, it gets anew in each."""
+    program, arrays = ix.compile(TABLES), [torch.randn(5, 3)]
+    expected = program(*arrays).clone()
+    settle(program, arrays).zero_()
+    for _ in range(3):
+        found = program(*arrays)
+        assert torch.equal(found, expected)
+        found.zero_()
+    call = text_for(program, arrays).partition("= attend_masked(")[2]
+    assert "kept_" in call
+    assert re.search(r"\bK\b.*\bV\b", call)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
