@@ -130,7 +130,8 @@ def documents(a: Mapping[str, Array]) -> Array:
 
 def embedding(a: Mapping[str, Array]) -> tuple[Array, ...]:
     word = a["word"]
-    return a["table"][word] + a["scale"] * a["codes"][word], np.bincount(word, minlength=4)
+    rows = a["table"][word] * (word != 0)[:, None]
+    return rows + a["scale"] * a["codes"][word], np.bincount(word, minlength=4)
 
 
 def experts(a: Mapping[str, Array]) -> tuple[Array, ...]:

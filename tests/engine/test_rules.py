@@ -413,6 +413,9 @@ LAYERS = (
     "let y[i, j] = sum[c](sum[k](p[i, c, k] * q[j, c, k]));",
     "input x[i, m]; let h[i, m] = {f}(x[i, m]) as f16;"
     "let y[i, m] = h[i, m] * rsqrt(mean[m](h[i, m] ** 2) + 0.00{k});",
+    "input x[t, n], b[n], c[n]; let y[0, n] = x[0, n];"
+    "let y[t in 1..size(t), n] = b[n] - tanh(y[t - 1, n]) + {f}(c[n]) - x[t, n] / {k}.0;",
+    "input x[n, e], v[i]: i64; let y[i] = any[n]({f}(x[n, 0]) > 0.{k} where {n_is_v});",
 )
 
 
@@ -422,6 +425,7 @@ def random_layer(seed: int) -> Drawn:
     words = {
         "f": str(chosen.choice(("", "tanh", "exp"))),
         "n_is_t": str(chosen.choice(("n == t[i]", "t[i] == n"))),
+        "n_is_v": str(chosen.choice(("n == v[i]", "v[i] == n"))),
         "k": int(chosen.integers(1, 4)),
         "w": int(chosen.integers(1, 4)),
     }
