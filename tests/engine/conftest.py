@@ -1,4 +1,4 @@
-"""Every plan that is rewritten in a test of the engine is verified there, whatever the test is about."""
+"""Every plan that is rewritten when a test of the engine compiles a program is verified, whatever the test is about."""
 
 from __future__ import annotations
 

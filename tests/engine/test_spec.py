@@ -1,6 +1,6 @@
 """Plans are well formed after lowering, every rule and every pass; and the specification sees what is not.
 
-Beside these, `conftest.py` verifies all that any test of the engine rewrites.
+Beside these, `conftest.py` verifies what is rewritten when any test of the engine compiles a program.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What is well formed: a specification of plans. Tests run it after lowering, after every table of rules and after the
-passes that follow: in every test of the engine, and for all examples and every library in `tests/engine/test_spec.py`.
+"""What is well formed: a specification of plans. `tests/engine/test_spec.py` runs it after lowering, after every table
+of rules and after the passes that follow, for all examples and every library; and every test of the engine after what
+is rewritten when it compiles a program.
 
 A plan that it finds nothing wrong with may still compute the wrong numbers; one that it finds fault with was made by a
 rule or a pass that forgot something.
