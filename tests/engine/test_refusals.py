@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
+from tests.engine import door
+from tests.engine import test_cache_writes as cache_writes
 from tests.engine.test_rules import DTYPES, rewritten
 
 import indexical as ix
@@ -137,6 +139,10 @@ REFUSED = {
     "the sum of the contraction has a guard, and its factors do not": """
         input a[i, c, k], b[j, c, k];
         let y[i, j] = sum[c](sum[k](a[i, c, k] * b[j, c, k]) where c <= i);""",
+    "the caller keeps the array": """
+        input past[j, d], new[i, d];
+        let out[j, d] = if j >= size(j) - size(i) { new[j - size(j) + size(i), d] } else { past[j, d] };""",
+    **{reason: text for text, reason in cache_writes.REFUSED.values() if reason is not None},
 }
 # Said of every rule with a cost; and of a guard that comes to stand in a read alone, which no program draws out.
 EVERYWHERE = ("it would cost more", "the guard has an axis that the weights do not have")
@@ -145,8 +151,9 @@ EVERYWHERE = ("it would cost more", "the guard has an axis that the weights do n
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_refusal_is_told_with_its_reason(reason: str) -> None:
     isolate = reason.endswith("!")
-    program = ix.compile(REFUSED[reason]).ir
-    lowered = lower(program, {one.name: DTYPES[one.kind] for one in program.inputs}, program.outputs, isolate)
+    program = door.giving_away(ix.compile(REFUSED[reason]).ir)
+    dtypes = {one.name: one.dtype or DTYPES[one.kind] for one in program.inputs}
+    lowered = lower(program, dtypes, program.outputs, isolate)
     plan = rewritten(lowered, Target(frozenset(KERNELS), isolate, Torch.rounds_once))
     assert any(one.reason.endswith(reason.rstrip("!")) for one in plan.refused)
 

@@ -15,11 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexical.diagnostics import CallError
-from indexical.run.patterns import THRESHOLDS, TOLERANCES, WORDS, Row, find_patterns
+from indexical.run.patterns import POSITIONAL, THRESHOLDS, TOLERANCES, WORDS, Row, find_patterns
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "shared" / "data" / "worked_examples.json"
-# The words that speak of a position. The others stay the same when the keys of a row change places.
-POSITIONAL = ("causal-average", "previous-token", "first-token sink", "induction", "local")
 PRINTED = {"peaked": [0.01, 0.95, 0.04], "uniform": [0.33, 0.33, 0.34], "sparse": [0.0, 0.0, 0.5, 0.0, 0.5]}
 
 

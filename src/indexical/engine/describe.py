@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ..records import dataclass
 from .counted import Counted, moved, multiplications
+from .dialects import dialect
 from .ledger import bytes_of
 from .ops import Carried, Input, Iota, Loop, Number, Opaque, Plan, Result, Value
 from .order import definition_of, expression, inlined, ordered, scheduled, turned
@@ -38,12 +39,14 @@ class Line:
 
 def costed(plan: Plan, sizes: Sizes, library: str, scalars: Scalars, names: dict[Value, str]) -> Iterator[str]:
     """The lines of a plan for known sizes, each with what it costs, and the bytes that are there at once in a call by a
-    library. A kernel may need more."""
+    library, where that does not arrange its memory itself. A kernel may need more."""
     counted, inside = Counted(sizes, scalars), inlined(plan)
     lines = operation_lines(plan, names)
     yield f"{'multiplications':>15}  {'moved':>10}"
     for line in lines:
         yield f"{_cost(line.value, inside, counted) if line.how else ' ' * 28}  {line}"
+    if not dialect(library).updates_in_place:  # XLA has arrays as it likes.
+        return
     ledger = bytes_of(plan, sizes, library, scalars)
     beside = ", beside what kernels need" if any(isinstance(line.value.op, Opaque) for line in lines) else ""
     yield f"{size_text(ledger.peak)} at once, {size_text(ledger.results)} of them results{beside}"

@@ -79,6 +79,11 @@ DECIDED_BY: dict[str, tuple[str, ...]] = {
     "sparse": ("few heard", "few carrying", "nearly all"),
 }
 
+# The words that speak of a position. They are given where the position is known: where a head has at least two
+# queries, so that rows stand beside each other, or where `causal=True` says that the queries are the last positions.
+# The other words stay the same when the keys of a row change places.
+POSITIONAL = ("causal-average", "previous-token", "first-token sink", "induction", "local")
+
 # Heads are read together up to this many weights, so that the memory for it stays small.
 MOST_AT_ONCE = 1 << 21
 
