@@ -361,7 +361,8 @@ def test_second_derivatives_are_refused() -> None:
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
     above = carried((file, kernel_file(file).parts) for file in ("torch_intervals", "torch_stream"))
-    assert {line.split()[1] for line in above.imports} <= {"math", "itertools", "functools", "typing", "torch"}
+    imported = {line.split()[1] for line in above.imports}
+    assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
     nodes = ast.parse(above.text).body
     targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", n)])]
     defined = [getattr(target, "id", getattr(target, "name", "")) for target in targets]
