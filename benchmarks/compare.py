@@ -14,6 +14,7 @@ the better of its two plain writings.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -211,6 +212,7 @@ def compiled(root: Path) -> dict[str, float]:
 
     found = {}
     for name, path, _, given in (*example_arrays(root, "torch"), *model_arrays(root)):
+        gc.collect()  # What examples before it left behind is not its time.
         began = process_time()
         ix.compile(path)(**given)
         found[name] = process_time() - began
