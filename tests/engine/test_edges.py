@@ -208,6 +208,22 @@ def test_layers_gather_with_weights_by_one_product() -> None:
     assert np.isfinite(found[0, :3]).all()
 
 
+def test_only_weights_leave_what_they_remove_to_isolate() -> None:
+    """The guard of another factor keeps a pole out, also where a softmax is beside it."""
+    text = """
+        input s[i, j], x[j];
+        let y[0, i] = x[i];
+        let w[t in 0..3, i, j] = softmax[j](s[i, j] * y[t, i]) where j <= i;
+        let m[t in 0..3, i, j] = y[t, i] * s[i, j] where x[j] != 0;
+        let y[t in 1..3, i] = tanh(sum[j](w[t - 1, i, j] * m[t - 1, i, j] * (1 / x[j])))
+            + tanh(sum[j](m[t - 1, i, j] * (w[t - 1, i, j] / x[j]))) + sum[j](w[t - 1, i, j] * x[i - j]);
+        output y;"""
+    program = ix.compile(text)
+    given = np.random.default_rng(0).standard_normal((4, 4)), np.array([1.0, 0.0, 3.0, 0.5])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(program(*given), program(*given, backend="reference"))
+
+
 @pytest.mark.parametrize(
     "text", ["a % b", "max(a, b)", "min(1, a, b)", "clamp(a, b, 1)", "clamp(1, a, b)", "rsqrt(a * b)"]
 )

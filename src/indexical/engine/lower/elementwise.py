@@ -58,7 +58,7 @@ def _kept_product(low: Lowering, expr: ir.Map, scope: Scope) -> Value:
         scopes.append(inner)
     args = tuple(low.value(argument, inner) for argument, inner in zip(expr.arguments, scopes, strict=True))
     product = _of_values(low, expr, args, scopes, scope)
-    gone = either(*removals)
+    gone = either(*(low.removal(argument, scope) for argument in above))
     if gone is None or not low.may_survive_removal(expr, scope):
         return product
     return where(low, low.value(gone, scope), zero(product.kind, expr.span), product)

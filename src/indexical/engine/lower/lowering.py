@@ -162,12 +162,16 @@ class Lowering:
         or by an input that is not finite. What is gathered with weights is left to `isolate`, and the plan says so."""
         above = expr.arguments if expr.op == "*" else expr.arguments[:1]
         wild = [n for n, one in enumerate(expr.arguments) if self._is_wild(expr, n)]
-        found = any(wild != [n] and wild and removal(one, self.removed) is not None for n, one in enumerate(above))
-        if found and scope.gathers and scope.within is not None:
+        beside = [one for n, one in enumerate(above) if wild and wild != [n]]
+        found = any(self.removal(one, scope) is not None for one in beside)
+        if not found and scope.gathers and any(removal(one, self.removed) is not None for one in beside):
             words = "NaN and infinity may spread (`isolate=True` keeps them apart)"
-            self.told[Applied(scope.within, expr.span.text, "gather with weights", words)] = None
-            return False
+            self.told[Applied(scope.within or "", expr.span.text, "gather with weights", words)] = None
         return found
+
+    def removal(self, expr: ir.Expr, scope: Scope) -> ir.Expr | None:
+        """The condition under which a guard removes an expression, but for weights that values are gathered with."""
+        return removal(expr, lambda read: None if read.tensor in scope.gathers else self.removed(read))
 
     def _is_wild(self, expr: ir.Map, n: int) -> bool:
         """Whether 0 times, or over, an argument may not be 0."""

@@ -53,13 +53,13 @@ def _reduced(low: Lowering, expr: ir.Reduce, scope: Scope) -> Value:
     return _placed(expr, found, inner) if expr.op in ("argmax", "argmin") else found
 
 
-def _gathers(low: Lowering, expr: ir.Reduce) -> bool:
-    """Whether values are summed with the weights of a softmax over the same points, each read at its own."""
+def _gathers(low: Lowering, expr: ir.Reduce) -> frozenset[str]:
+    """The softmaxes over the points of a sum, with whose weights values are summed, each read at its own."""
     if expr.op != "sum" or low.isolate:
-        return False
+        return frozenset()
     here = {range.coordinate for range in expr.ranges}
     read = (factor.expr for factor in factors_of(expr.body, divided=False) if isinstance(factor.expr, ir.Read))
-    return any(not here.isdisjoint(_normalized(low, part)) for part in read)
+    return frozenset(part.tensor for part in read if not here.isdisjoint(_normalized(low, part)))
 
 
 def _normalized(low: Lowering, read: ir.Read) -> Iterator[Coordinate]:

@@ -19,8 +19,8 @@ class Scope:
     ranges, the outermost first; `facts` are conditions that hold wherever the expression is asked, each asked where
     those before it hold. `stepped` are coordinates that a loop steps. `bounds` are the conditions that make up for an
     axis that is wider than the range of its coordinate: inside a normaliser they hold, where no other guard does.
-    `within` is the definition that is lowered, whose readers may all stand under a guard. `gathers` says that values
-    are summed with the weights of a softmax, and what it removes is 0 already unless a value is infinite or NaN."""
+    `within` is the definition that is lowered, whose readers may all stand under a guard. `gathers` are the
+    softmaxes with whose weights values are summed: what they remove is 0 already unless a value is infinite or NaN."""
 
     places: Mapping[Coordinate, Value]
     box: tuple[ir.Range, ...] = ()
@@ -28,7 +28,7 @@ class Scope:
     stepped: frozenset[Coordinate] = frozenset()
     bounds: tuple[tuple[Coordinate, ir.Expr], ...] = ()
     within: str | None = None
-    gathers: bool = False
+    gathers: frozenset[str] = frozenset()
 
     def where(self, condition: ir.Expr | None, holds: bool = True) -> Scope:
         """The scope where a condition holds, or fails. Its parts are facts of their own."""
