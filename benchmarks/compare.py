@@ -1,11 +1,11 @@
-"""Two checkouts beside each other: the same rows, old and new in turn, each time in a fresh process.
+"""Two checkouts beside each other: the same rows, old and new in turn, each side in a process of its own.
 
     python benchmarks/compare.py ../before . --json benchmarks/engine.json
     python benchmarks/compare.py ../before . --tables small,layers --rounds 3
 
 A checkout is the root of a working tree; the programs are those of this file and the examples of the new one. A row is
-the processor time of a call on one thread, the least of some runs in a process, and the median of that over all rounds;
-`compile` is `ix.compile` and the first call of every example, whole models among them, with all that is planned and
+the processor time of a call on one thread, the least of some runs, and the median of that over all rounds; both sides
+wait for each other, row by row, so that a machine whose speed varies is as fast for one as for the other; `compile` is `ix.compile` and the first call of every example, whole models among them, with all that is planned and
 printed in it. No table may be slower by more than 3 % in its geometric mean and no row by more than 8 %; examples have
 to compile in half the time, in the same mean, and a sum of two products under a softmax has to take at most 1.1 times
 the better of its two plain writings.
@@ -21,11 +21,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import process_time
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 Call: TypeAlias = Callable[[], Any]
 Times: TypeAlias = dict[str, dict[str, float]]
@@ -206,17 +207,12 @@ def examples(root: Path, library: str) -> Iterator[tuple[str, Call]]:
         yield name, partial(program, **given)
 
 
-def compiled(root: Path) -> dict[str, float]:
-    """The seconds of `ix.compile` and of the first call of each example, after one of each."""
+def compiled(root: Path) -> Iterator[tuple[str, Call]]:
+    """`ix.compile` and the first call of each example, after one of each."""
     import indexical as ix
 
-    found = {}
     for name, path, _, given in (*example_arrays(root, "torch"), *model_arrays(root)):
-        gc.collect()  # What examples before it left behind is not its time.
-        began = process_time()
-        ix.compile(path)(**given)
-        found[name] = process_time() - began
-    return found
+        yield name, lambda path=path, given=given: ix.compile(path)(**given)
 
 
 # ------------------------------------------------------------------------- measuring
@@ -239,7 +235,16 @@ def seconds(call: Call) -> float:
     return min(found)
 
 
-def work(table: str, root: Path) -> dict[str, float]:
+def once(call: Call) -> float:
+    """The time of one call; what calls before it left behind is not its time."""
+    gc.collect()
+    began = process_time()
+    call()
+    return process_time() - began
+
+
+def work(table: str, root: Path) -> None:
+    """Answer with the names of a table's rows, and then with the seconds of each row that is asked for."""
     import warnings
 
     import torch
@@ -247,19 +252,43 @@ def work(table: str, root: Path) -> dict[str, float]:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     with torch.no_grad() if table not in ("attention", "small", "layers") else torch.enable_grad():
-        return compiled(root) if table == "compile" else {name: seconds(call) for name, call in rows(table, root)}
+        calls = dict(compiled(root) if table == "compile" else rows(table, root))
+        gc.collect()
+        gc.freeze()  # What stays is not looked through again at each collection.
+        print(json.dumps([*calls]), flush=True)
+        for line in sys.stdin:
+            print((once if table == "compile" else seconds)(calls[json.loads(line)]), flush=True)
 
 
-def measured(checkout: Path, table: str, root: Path) -> dict[str, float]:
-    """The rows of a table by the source of a checkout, in a process of its own."""
+@contextmanager
+def worker(checkout: Path, table: str, root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that measures the rows of a table by the source of a checkout."""
     paths = {"PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(checkout)))}
     settings = {"IX_CACHE": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, __file__, str(checkout), str(root), "--work", table]
-    done = subprocess.run(command, env={**os.environ, **paths, **settings}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{checkout}, {table}:\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env={**os.environ, **paths, **settings}, stdin=pipe, stdout=pipe, text=True) as made:
+        yield made
+        answered(made.stdin).close()
+
+
+def answered(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def answer(asked: subprocess.Popen[str]) -> Any:
+    line = answered(asked.stdout).readline()
+    if not line:
+        raise SystemExit("a process that measures has ended; what it said stands above")
+    return json.loads(line)
+
+
+def ask(asked: subprocess.Popen[str], name: str) -> float:
+    stream = answered(asked.stdin)
+    stream.write(json.dumps(name) + "\n")
+    stream.flush()
+    return float(answer(asked))
 
 
 def commit(checkout: Path) -> str:
@@ -268,18 +297,18 @@ def commit(checkout: Path) -> str:
 
 
 def compare(old: Path, new: Path, table: str, rounds: int) -> Times:
-    """The median microseconds of each row of both sides."""
-    found: dict[str, list[dict[str, float]]] = {"old": [], "new": []}
-    for n in range(rounds):
-        sides = [("old", old), ("new", new)]
-        for name, checkout in sides if n % 2 == 0 else reversed(sides):
-            found[name].append(measured(checkout, table, new))
-    names = [name for name in found["old"][0] if name in found["new"][0]]
-
-    def middle(side: str, name: str) -> float:
-        return round(1e6 * median(one[name] for one in found[side]), 1)
-
-    return {name: {side: middle(side, name) for side in found} for name in names}
+    """The median microseconds of each row of both sides, which are asked in turn, row by row."""
+    with worker(old, table, new) as first, worker(new, table, new) as second:
+        sides = {"old": first, "new": second}
+        has = {side: answer(made) for side, made in sides.items()}
+        found: Times = {}
+        for name in (name for name in has["old"] if name in has["new"]):
+            times: dict[str, list[float]] = {side: [] for side in sides}
+            for n in range(rounds):
+                for side in sides if n % 2 == 0 else reversed(sides):
+                    times[side].append(ask(sides[side], name))
+            found[name] = {side: round(1e6 * median(all_of), 1) for side, all_of in times.items()}
+    return found
 
 
 def verdicts(table: str, times: Times) -> list[str]:
@@ -306,7 +335,7 @@ def main() -> int:
     given = parser.parse_args()
     old, new = given.old.resolve(), given.new.resolve()
     if given.work:
-        print(json.dumps(work(given.work, new)))
+        work(given.work, new)
         return 0
     report: dict[str, Any] = {"old": commit(old), "new": commit(new), "rounds": given.rounds, "microseconds": {}}
     wrong = []

@@ -145,6 +145,10 @@ class Torch(Dialect):
         match fn:
             case "softmax" | "log_softmax":
                 return call(f"torch.{fn}", code, axis)
+            case "cumsum" | "cumprod" if axis != -1:
+                # Rows that lie apart are run along up to 160 times slower on a GPU, and up to 6 times on a CPU.
+                turned = super().normalize(p, fn, method(code, "transpose", axis, -1), -1)
+                return method(turned, "transpose", axis, -1)
         return super().normalize(p, fn, code, axis)
 
     def take(self, p: Printer, code: str, axis: int, place: str, outside: bool) -> Code:
