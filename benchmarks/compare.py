@@ -4,11 +4,12 @@
     python benchmarks/compare.py ../before . --tables small,layers --rounds 3
 
 A checkout is the root of a working tree; the programs are those of this file and the examples of the new one. A row is
-the processor time of a call on one thread, the least of some runs, and the median of that over all rounds; both sides
-wait for each other, row by row, so that a machine whose speed varies is as fast for one as for the other; `compile` is `ix.compile` and the first call of every example, whole models among them, with all that is planned and
-printed in it. No table may be slower by more than 3 % in its geometric mean and no row by more than 8 %; examples have
-to compile in half the time, in the same mean, and a sum of two products under a softmax has to take at most 1.1 times
-the better of its two plain writings.
+the processor time of a call on one thread, the least of some runs, and the median of that over all rounds. Both sides
+wait for each other, row by row, so that a machine whose speed varies is as fast for one as for the other. `compile` is
+`ix.compile` and the first call of every example, whole models among them, with all that is planned and printed in it.
+No table may be slower by more than 3 % in its geometric mean and no row by more than 8 %; examples have to compile in
+half the time, in the same mean, and a sum of two products under a softmax has to take at most 1.1 times the better of
+its two plain writings.
 """
 
 from __future__ import annotations
