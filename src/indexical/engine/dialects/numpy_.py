@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...ir.operations import Function, Spelling
 from ...ir.types import Dtype, Kind
+from ..ops import Value
 from ..show.code import Code, call
 from ..workspace import NUMPY
 from .base import Dialect
@@ -44,5 +45,11 @@ class NumPy(Dialect):
         if dtype == "bf16":
             return call(p.helper("round_bf16"), code)
         return super().cast(p, code, dtype, is_array)
+
+    def reduce(self, p: Printer, fn: str, code: str, dims: tuple[int, ...], source: Value, some: bool) -> Code:
+        if fn == "mean" and not some:
+            return call(p.helper("mean"), code, dims[0] if len(dims) == 1 else dims)
+        return super().reduce(p, fn, code, dims, source, some)
+
 
 DIALECT = NumPy()
