@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.engine import door
 from tests.engine.drawing import Array, Drawn
 from tests.engine.judging import Judged
 
@@ -256,8 +257,48 @@ def test_the_way_back_of_a_scatter_knows_what_has_no_place(shapes: tuple[tuple[i
     torch.testing.assert_close(x.grad, there.to(x.dtype)[:, None].expand_as(x))
 
 
+def _of_jax(array: Array) -> Any:
+    return pytest.importorskip("jax").numpy.asarray(array)
+
+
+_MADE: dict[str, Callable[[Array], Any]] = {"numpy": np.asarray, "torch": torch.from_numpy, "jax": _of_jax}
+
+
+@pytest.mark.parametrize("library", door.LIBRARIES)
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("input x[i, k]; let y[i] = mean[k](x[i, k]);", [(0, 0)]),
+        ("input x[i, k]; let y[i] = mean[k](x[i, k] where k < 2);", [(0, 0)]),
+        ("input x[i, k]; let y[i] = argmax[k](x[i, k]);", [(0, 0)]),
+        ("input x[i, k]: i32; let y[i] = max[k](x[i, k]);", [(0, 0)]),
+        ("input w[k], z[i]; let y[i] = z[i] * mean[k](w[k]);", [(0,), (0,)]),
+        ("input w[k], z[i]; let y[i] = z[i] * argmin[k](w[k] where k < 2);", [(0,), (0,)]),
+        ("input x[j, k], z[j]; let y = sum[j](z[j] * mean[k](x[j, k]));", [(0, 0), (0,)]),
+        ("input x[t, i]; let y[t, i] = (x[t, i] + mean[s in 1..t](y[s, i])) where t > 0;", [(2, 0)]),
+        (
+            "input x[t], w[k]; let y[t] = x[t] where t == 0; "
+            "let y[t] = sin(y[t - 1] * x[t]) + mean[k](w[k] * y[t - 1]) where t >= 1;",
+            [(0,), (0,)],
+        ),
+    ],
+)
+def test_an_emitted_file_refuses_nothing_where_no_point_asks(
+    text: str, shapes: list[tuple[int, ...]], library: str
+) -> None:
+    program = ix.compile(text)
+    whole = [one.kind == "whole" for one in program.ir.inputs]
+    arrays = [np.zeros(shape, "i4" if is_whole else "f4") for shape, is_whole in zip(shapes, whole, strict=True)]
+    given = dict(zip(program.inputs, map(_MADE[library], arrays), strict=True))
+    source = program.source(**given)
+    assert "IX310" in source
+    found, expected = door.load(source)["program"](*given.values()), program(**given)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert not np.asarray(found).any()
+
+
 def test_a_definition_without_points_refuses_no_gradient_of_another() -> None:
-    text = "input x[i], y[j], z[k]; let c[j] = mean[i](x[i]) * y[j]; let o[k] = z[k] ** 2;"
+    text = "input x[i], y[j], z[k]; let c[j] = x[0] * y[j]; let o[k] = z[k] ** 2;"
     x, y, z = (torch.ones(size, dtype=torch.float64, requires_grad=True) for size in (0, 0, 3))
     program = ix.compile(text)
     for memory in (None, "1MiB"):

@@ -31,7 +31,7 @@ from ..records import dataclass
 from .old import attention
 from .old.base import dialect_of
 from .old.code import Name, Node, Number
-from .old.layout import Statement, arranged, flattened, written
+from .old.layout import Statement, arranged, flattened, modules_of, written
 from .old.liveness import groups_of, read_later, released
 from .old.lowering import Lowering, Stored
 from .old.plan.choose import choose
@@ -205,7 +205,11 @@ class Former:
 
     def helpers(self) -> dict[str, str]:
         """The small functions that stand above the emitted one, by name."""
-        return {name: text for name, text in self.low.text.helpers.items() if text}
+        return self.low.text.helpers
+
+    def modules(self) -> dict[str, None]:
+        """The modules that statements and functions name."""
+        return self.low.modules
 
     def functions(self) -> list[str]:
         """The functions of tiles."""
@@ -274,6 +278,7 @@ class Former:
         settling = Settling(self._facts, self.low.text.taken, self._arrays, dict(self._numbers), points=self._points)
         found = settling.block(statements)
         *making, _ = arranged(settling.keeping(), set())
+        self.low.modules |= modules_of(making)
         self._keeping += written(making)
         self._kept |= dict.fromkeys(settling.kept)
         self._points = settling.points
@@ -329,7 +334,8 @@ class Former:
                 self.low.notes.setdefault(applied.definition, {})[applied.words] = None
 
     def _note(self, body: list[Statement]) -> None:
-        """Note what statements read, and what is read by functions among them."""
+        """Note what statements read, the modules that they name, and what is read by functions among them."""
+        self.low.modules |= modules_of(body)
         self._read |= {word for statement in body for word in statement.words}
         for group in groups_of(body):
             if group[0].kind == "def":

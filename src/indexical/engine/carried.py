@@ -11,6 +11,7 @@ from textwrap import wrap
 
 from ..records import dataclass
 from .kernel_texts import KERNELS
+from .show.imports import Import
 
 # What a reader of the emitted module has no use for: for whom the file was written, and words to type checkers.
 _APART = re.compile(r"\s*This text needs [^.;]*[.;][^.]*$")
@@ -29,20 +30,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class KernelFile:
-    """A kernel file: its statements by what they define, in order, what it imports by name (of a library, a line; of
-    another kernel file, that file), and what it says of itself."""
+    """A kernel file: its statements by what they define, in order, what it imports by name (of a library; of another
+    kernel file, that file), and what it says of itself."""
 
     about: str
     parts: dict[str, Part]
-    lines: dict[str, str]
+    imports: dict[str, Import]
     files: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What stands above an emitted module that runs without Indexical: lines of imports, and functions."""
+    """What stands above an emitted module that runs without Indexical: what these functions import, and they."""
 
-    imports: tuple[str, ...]
+    imports: tuple[Import, ...]
     text: str
 
 
@@ -52,7 +53,7 @@ def carried(kernels: Iterable[tuple[str, Iterable[str]]]) -> Carried:
     for file, names in kernels:
         for name in names:
             _need(file, name, needed)
-    imports: dict[str, None] = {}
+    imports: dict[Import, None] = {}
     texts: dict[str, str] = {}  # A short name for a type stands in several files, and once in the module.
     for file in _in_order(needed):
         found = kernel_file(file)
@@ -62,7 +63,7 @@ def carried(kernels: Iterable[tuple[str, Iterable[str]]]) -> Carried:
             if part.text not in texts:
                 texts[part.text], above = above, ""
         reads = {name for part in parts for name in part.reads}
-        imports |= dict.fromkeys(line for name, line in found.lines.items() if name in reads)
+        imports |= dict.fromkeys(one for name, one in found.imports.items() if name in reads)
     return Carried(tuple(imports), "".join(_spaced(texts)))
 
 
@@ -113,22 +114,22 @@ def kernel_file(name: str) -> KernelFile:
     text = (resources.files(KERNELS) / f"{name}.py").read_text(encoding="utf-8")
     lines, tree = text.splitlines(), ast.parse(text)
     parts: dict[str, Part] = {}
-    imports: dict[str, str] = {}
+    imports: dict[str, Import] = {}
     files: dict[str, str] = {}
     end = 0
     for statement in tree.body:
         start, end = end, statement.end_lineno or statement.lineno
         match statement:
             case ast.ImportFrom(module=None):  # What decorates our own kernels; a text that stands alone has Triton's.
-                imports |= {alias.asname or alias.name: "import triton" for alias in statement.names}
+                imports |= {alias.asname or alias.name: ("triton", "") for alias in statement.names}
             case ast.ImportFrom(module=str(module), level=1):
                 files |= {alias.name: module for alias in statement.names}
             case ast.ImportFrom(module=str(module)):
                 for alias in statement.names:
-                    imports[alias.asname or alias.name] = f"from {module} import {ast.unparse(alias)}"
+                    imports[alias.asname or alias.name] = module, ast.unparse(alias)
             case ast.Import():
                 for alias in statement.names:
-                    imports[alias.asname or alias.name] = f"import {ast.unparse(alias)}"
+                    imports[alias.asname or alias.name] = ast.unparse(alias), ""
             case _:
                 shown = _IGNORED.sub("", _RULER.sub("", "\n".join(lines[start:end]).strip("\n"))).strip("\n")
                 parts |= dict.fromkeys(_defined(statement), Part(shown, frozenset(_read(statement))))

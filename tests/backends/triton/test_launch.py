@@ -26,6 +26,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from indexical.backends.kernels import triton_launch  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
 from indexical.engine.carried import carried  # noqa: E402
+from indexical.engine.show.imports import imported  # noqa: E402
 from indexical.run.store import Store  # noqa: E402
 
 FOLDER = Path(triton_launch.__file__).parent
@@ -308,7 +309,7 @@ def test_text_stands_alone(tmp_path: Path) -> None:
         "x, y = torch.ones(50), torch.zeros(50)\nlaunch(scale, (2,), (x, y, 1.5, 50, 1), (32,))\nassert y.eq(3).all()\n"
     )
     place, above = tmp_path / "alone.py", carried([("triton_launch", ["launch"])])
-    place.write_text("\n\n".join([*above.imports, above.text, kernels, use]), encoding="utf-8")
+    place.write_text("\n\n".join([imported(above.imports), above.text, kernels, use]), encoding="utf-8")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     environment.pop("PYTHONPATH", None)
     subprocess.run([sys.executable, "-s", str(place)], check=True, cwd=tmp_path, env=environment)

@@ -139,6 +139,11 @@ def _bare(code: Node) -> str:
 Block: TypeAlias = "list[Statement | Block]"
 
 
+def modules_of(statements: Iterable[Statement]) -> dict[str, None]:
+    """The modules of which statements name a part."""
+    return dict.fromkeys(word.partition(".")[0] for one in statements for word in one.words if "." in word)
+
+
 def written(statements: Iterable[Statement]) -> list[str]:
     """Statements as lines."""
     return [line for statement in statements for line in _lines(statement)]

@@ -55,8 +55,9 @@ class Lowering:
     ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
     is stored in 16 bits.
 
-    The module around: `functions` are those of tiles, `kernels` the names that are used of each file of kernels. What
-    calls of a `case` never come to is not written; the text is `for_some` calls alone where that left out something.
+    The module around: `functions` are those of tiles, `modules` those that they and the statements name a part of,
+    `kernels` the names that are used of each file of kernels. What calls of a `case` never come to is not written; the
+    text is `for_some` calls alone where that left out something.
     """
 
     text: Text
@@ -80,6 +81,7 @@ class Lowering:
     pretended: dict[str, tuple[Coordinate, ...]] = field(default_factory=dict)
     widens: bool = False
     functions: list[str] = field(default_factory=list)
+    modules: dict[str, None] = field(default_factory=dict)
     kernels: dict[str, set[str]] = field(default_factory=dict)
     case: Case | None = None
     for_some: bool = False

@@ -12,7 +12,7 @@ from ...records import dataclass, replace
 from . import arrays, binding, clauses, operands, sizes
 from .base import Text, Value
 from .code import ALL, NONE, ZERO, Attribute, Call, Infix, Name, Node, String, call, fill, infix, method
-from .layout import Block, Statement, arranged, written
+from .layout import Block, Statement, arranged, modules_of, written
 from .lowering import Lowering, Stored
 from .scope import Place, Scope
 from .values import spaced
@@ -157,6 +157,7 @@ class Tile:
             self.measured(names)
         for function, names in zip(functions, used, strict=True):
             statements = function.statements(self.preamble(names))
+            self.outer.modules |= modules_of(statements)
             self.outer.functions.append(function.shown(statements))
         self.arguments = self.handed()
 

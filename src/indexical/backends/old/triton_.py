@@ -55,7 +55,7 @@ def attend_by_triton(
     low.functions += functions
     low.kernels.setdefault("triton_tile", set()).update(*map(helpers_in, functions))
     low.kernels.setdefault("triton_attend", set()).add("attending")
-    low.text.helpers.setdefault("triton", "")
+    low.modules.update(triton=None, tl=None)
     maker = low.text.fresh(f"attend_{let.name}")
     levels = [String(operand.level) for operand in parts.terms.operands]
     how: dict[str, Part] = {"tiled": parts.tiled, "normalised": parts.scale is not None, "work": String(parts.work)}

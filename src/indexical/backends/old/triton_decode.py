@@ -71,6 +71,7 @@ def decoded(
     maker = low.text.fresh(f"attend_few_{let.name}")
     text = decode_kernel(parts, bounds, pages is not None)
     low.functions.append(text)
+    low.modules.update(triton=None, tl=None)
     low.kernels.setdefault("triton_launch", set()).add("launch")
     if shared := helpers_in(text):
         low.kernels.setdefault("triton_tile", set()).update(shared)

@@ -13,7 +13,8 @@ from ...ir.functions import FUNCTIONS
 from ...ir.operations import Function, Spelling
 from ...ir.types import NUMPY_NAMES, Dtype, Kind
 from ..ops import Value
-from ..show.code import CHOICE, Code, call, closed, indexed, infix, method
+from ..show.code import CHOICE, Code, closed, indexed, infix, method
+from ..show.imports import Import
 from ..workspace import Memory
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class Dialect:
 
     name: ClassVar[str]
     module: ClassVar[str]
-    imports: ClassVar[Mapping[str, str]]  # Lines, by what mentions them.
-    decorators: ClassVar[Mapping[str, str]] = {}  # Lines above the function, each with the helper that it calls, or "".
+    imports: ClassVar[Mapping[str, Import]]  # By the names of modules.
+    decorators: ClassVar[Mapping[str, str]] = {}  # Lines above the function, each with the helper or module it names.
     helpers: ClassVar[Mapping[str, str]]  # Small functions by name, which go above what calls them.
     rounds_once: ClassVar[frozenset[str]] = frozenset()  # Done of 16 bits in 32, and rounded once, there and back.
     kernels: ClassVar[Mapping[str, str]] = {}  # The functions that kernels are called by, of the library or helpers.
@@ -52,36 +53,36 @@ class Dialect:
         """Names that mean something else in its modules."""
         return frozenset(("np", "torch", "jax", "jnp", "functools"))
 
-    def call(self, name: str, *arguments: object, **named: object) -> Code:
-        return call(f"{self.module}.{name}", *arguments, **named)
+    def call(self, p: Printer, name: str, *arguments: object, **named: object) -> Code:
+        return p.call(f"{self.module}.{name}", *arguments, **named)
 
     def spelling(self, row: Function) -> Spelling:
         """The column of this library in the table of functions."""
         raise NotImplementedError
 
-    def dtype(self, dtype: Dtype) -> str:
-        return "bool" if dtype == "bool" else f"{self.module}.{NUMPY_NAMES[dtype]}"
+    def dtype(self, p: Printer, dtype: Dtype) -> str:
+        return "bool" if dtype == "bool" else p.helper(f"{self.module}.{NUMPY_NAMES[dtype]}")
 
     # -------------------------------------------------------------- making arrays
 
     def arange(self, p: Printer, count: str) -> Code:
-        return self.call("arange", count)
+        return self.call(p, "arange", count)
 
     def array(self, p: Printer, cells: str, dtype: Dtype) -> Code:
         """An array literal, or an array of one number."""
-        return self.call("array", cells, self.dtype(dtype))
+        return self.call(p, "array", cells, self.dtype(p, dtype))
 
     def zeros(self, p: Printer, shape: str, dtype: Dtype) -> Code:
-        return self.call("zeros", shape, self.dtype(dtype))
+        return self.call(p, "zeros", shape, self.dtype(p, dtype))
 
     def full(self, p: Printer, shape: str, number: str, dtype: Dtype) -> Code:
-        return self.call("full", shape, number, self.dtype(dtype))
+        return self.call(p, "full", shape, number, self.dtype(p, dtype))
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:
         """A scalar that comes as a number or as an array."""
         if dtype is not None:
-            return self.call("asarray", name, self.dtype(dtype))
-        return call(p.helper("as_whole") if kind == "whole" else "bool" if kind == "bool" else "float", name)
+            return self.call(p, "asarray", name, self.dtype(p, dtype))
+        return p.call("as_whole" if kind == "whole" else "bool" if kind == "bool" else "float", name)
 
     # -------------------------------------------------------------- axes and copies
 
@@ -90,29 +91,29 @@ class Dialect:
             return Code(f"{closed(code)}.T")
         return method(code, "transpose", *order)
 
-    def flip(self, code: str, axis: int) -> Code:
+    def flip(self, p: Printer, code: str, axis: int) -> Code:
         return indexed(code, [*[":"] * axis, "::-1"])
 
-    def expand(self, code: str, shape: str) -> Code:
+    def expand(self, p: Printer, code: str, shape: str) -> Code:
         """The array with all axes of a shape, not to be written to."""
-        return self.call("broadcast_to", code, shape)
+        return self.call(p, "broadcast_to", code, shape)
 
     def copy(self, code: str) -> Code:
         return method(code, "copy")
 
     def cast(self, p: Printer, code: str, dtype: Dtype, is_array: bool) -> Code:
-        return method(code, "astype", self.dtype(dtype)) if is_array else self.array(p, code, dtype)
+        return method(code, "astype", self.dtype(p, dtype)) if is_array else self.array(p, code, dtype)
 
-    def scalar(self, code: str) -> Code:
+    def scalar(self, p: Printer, code: str) -> Code:
         """A result without axes as an array."""
-        return self.call("asarray", code)
+        return self.call(p, "asarray", code)
 
-    def stack(self, rows: str, axis: int) -> Code:
-        return self.call("stack", f"[{rows}]", *([axis] if axis else []))
+    def stack(self, p: Printer, rows: str, axis: int) -> Code:
+        return self.call(p, "stack", f"[{rows}]", *([axis] if axis else []))
 
-    def concatenate(self, parts: Sequence[str], axis: int) -> Code:
+    def concatenate(self, p: Printer, parts: Sequence[str], axis: int) -> Code:
         """Arrays one behind the other along an axis."""
-        return self.call("concatenate", f"({', '.join(parts)})", *([axis] if axis else []))
+        return self.call(p, "concatenate", f"({', '.join(parts)})", *([axis] if axis else []))
 
     def unbind(self, code: str, axis: int) -> Code:
         """The rows of an array along an axis, in a list."""
@@ -125,9 +126,9 @@ class Dialect:
     # ------------------------------------------------------------------- elementwise
 
     def where(self, p: Printer, codes: Sequence[str], one: Value) -> Code:
-        return self.call("where", *codes)
+        return self.call(p, "where", *codes)
 
-    def branch(self, test: Value, condition: str, yes: str, no: str) -> Code:
+    def branch(self, p: Printer, test: Value, condition: str, yes: str, no: str) -> Code:
         """One of two arrays, by a number of the host."""
         first, test_code, second = (closed(part, CHOICE - 1) for part in (yes, condition, no))
         return Code(f"{first} if {test_code} else {second}", CHOICE)
@@ -137,11 +138,11 @@ class Dialect:
         return p.template(self.spelling(FUNCTIONS[fn]).call, codes)
 
     def remainder(self, p: Printer, codes: Sequence[str], args: Sequence[Value]) -> Code:
-        return self.call("fmod", *codes)
+        return self.call(p, "fmod", *codes)
 
     def divide(self, p: Printer, fn: str, codes: Sequence[str], args: Sequence[Value]) -> Code:
         """A whole quotient or remainder, truncated toward zero; by 0 it is some number, which a guard removes."""
-        return self.call("fmod", *codes) if fn == "%" else call(p.helper("quotient"), *codes)
+        return self.call(p, "fmod", *codes) if fn == "%" else p.call("quotient", *codes)
 
     # -------------------------------------------------------------------- reductions
 
@@ -149,20 +150,20 @@ class Dialect:
         """A reduction over some axes; `some` tells that there are points."""
         axis: object = dims[0] if len(dims) == 1 else dims
         if fn in ("argmax", "argmin") and not some:
-            return call(p.helper(fn), code, axis)
+            return p.call(fn, code, axis)
         if fn in ("max", "min") and not some:
-            return method(code, fn, axis, initial=self.least(fn, source))
+            return method(code, fn, axis, initial=self.least(p, fn, source))
         return method(code, fn, axis)
 
-    def least(self, fn: str, source: Value) -> str:
+    def least(self, p: Printer, fn: str, source: Value) -> str:
         """The largest or the smallest of no numbers."""
         if source.kind == "real":
-            return f"-{self.module}.inf" if fn == "max" else f"{self.module}.inf"
-        bounds = self.call("iinfo", self.dtype(source.dtype or "i64"))
+            return f"{'-' if fn == 'max' else ''}{p.helper(f'{self.module}.inf')}"
+        bounds = self.call(p, "iinfo", self.dtype(p, source.dtype or "i64"))
         return f"{bounds}.{'min' if fn == 'max' else 'max'}"
 
     def normalize(self, p: Printer, fn: str, code: str, axis: int) -> Code:
-        return method(code, fn, axis) if fn in ("cumsum", "cumprod") else call(p.helper(fn), code, axis)
+        return method(code, fn, axis) if fn in ("cumsum", "cumprod") else p.call(fn, code, axis)
 
     def unsqueeze(self, code: str, axis: int) -> Code:
         """The array with a last axis of one point, or with a last but one."""
@@ -175,11 +176,11 @@ class Dialect:
     def matmul(self, left: str, right: str) -> Code:
         return infix("@", left, right)
 
-    def bmm(self, left: str, right: str) -> Code:
+    def bmm(self, p: Printer, left: str, right: str) -> Code:
         """A product of two batches of matrices."""
         return infix("@", left, right)
 
-    def linear(self, rows: str, weights: str, addend: str | None = None) -> Code:
+    def linear(self, p: Printer, rows: str, weights: str, addend: str | None = None) -> Code:
         """Rows by the rows of a matrix; where the library adds products, a vector is added to each."""
         return infix("@", rows, Code(f"{closed(weights)}.T"))
 
@@ -188,7 +189,7 @@ class Dialect:
     def take(self, p: Printer, code: str, axis: int, place: str, outside: bool) -> Code:
         """An array at places along one axis; where they may be `outside`, 0 there."""
         if outside:
-            return call(p.helper("take_or_zero"), code, axis, place)
+            return p.call("take_or_zero", code, axis, place)
         return indexed(code, [*[":"] * axis, place])
 
     def along(self, p: Printer, code: str, axis: int, place: str, outside: bool) -> Code | None:
@@ -203,7 +204,7 @@ class Dialect:
     def pick(self, p: Printer, code: str, places: Sequence[str | None], outside: bool) -> Code:
         """An array at places along several axes, None for all; where they may be `outside`, 0 there."""
         if outside:
-            return call(p.helper("pick_or_zero"), code, *map(str, places))
+            return p.call("pick_or_zero", code, *map(str, places))
         return indexed(code, [":" if place is None else place for place in places])
 
     def check_places(self, p: Printer, place: str, count: str, message: str) -> None:

@@ -16,7 +16,7 @@ from ...ir.types import LIBRARY_NAMES, Dtype, Kind, widest
 from ...ir.walk import walk
 from ..ops import Number, Value
 from ..order import reachable
-from ..show.code import Code, call
+from ..show.code import Code
 from ..workspace import JAX
 from .base import Dialect
 from .numpy_helpers import KERNELS, SHARED
@@ -130,7 +130,7 @@ class Jax(Dialect):
 
     name = "jax"
     module = "jnp"
-    imports: ClassVar = {"jax.": "import jax", "jnp.": "import jax.numpy as jnp", "np.": "import numpy as np"}
+    imports: ClassVar = {"jax": ("jax", ""), "jnp": ("jax.numpy as jnp", ""), "np": ("numpy as np", "")}
     decorators: ClassVar = {"@in_64_bits": "in_64_bits"}
     helpers = HELPERS
     kernels = KERNELS
@@ -141,42 +141,42 @@ class Jax(Dialect):
     def spelling(self, row: Function) -> Spelling:
         return row.jax
 
-    def dtype(self, dtype: Dtype) -> str:
-        return "jnp.bool_" if dtype == "bool" else f"jnp.{LIBRARY_NAMES[dtype]}"
+    def dtype(self, p: Printer, dtype: Dtype) -> str:
+        return p.helper("jnp.bool_" if dtype == "bool" else f"jnp.{LIBRARY_NAMES[dtype]}")
 
     def arange(self, p: Printer, count: str) -> Code:
-        return call("jnp.arange", count, dtype="jnp.int64")
+        return p.call("jnp.arange", count, dtype=self.dtype(p, "i64"))
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:
         if dtype is None and kind == "whole":
-            return call(p.helper("counted"), name)
+            return p.call("counted", name)
         return super().taken_scalar(p, name, dtype, kind)
 
-    def flip(self, code: str, axis: int) -> Code:
-        return call("jnp.flip", code, axis)
+    def flip(self, p: Printer, code: str, axis: int) -> Code:
+        return p.call("jnp.flip", code, axis)
 
-    def branch(self, test: Value, condition: str, yes: str, no: str) -> Code:
+    def branch(self, p: Printer, test: Value, condition: str, yes: str, no: str) -> Code:
         """A number that is made of a scalar of the call may be traced: then both are computed."""
         numbers = [one.op.expr for one in reachable([test]) if isinstance(one.op, Number)]
         if any(isinstance(part, ir.Read) for expr in numbers for part in walk(expr)):
-            return call("jnp.where", condition, yes, no)
-        return super().branch(test, condition, yes, no)
+            return p.call("jnp.where", condition, yes, no)
+        return super().branch(p, test, condition, yes, no)
 
     def divide(self, p: Printer, fn: str, codes: Sequence[str], args: Sequence[Value]) -> Code:
         """Both are truncated toward zero."""
         if fn == "%":
-            return call("jnp.fmod", *codes)
+            return p.call("jnp.fmod", *codes)
         if widest(arg.dtype for arg in args) == "i32":  # Here a number does not take the dtype that it meets.
-            codes = [call("jnp.int32", code) if arg.is_host else code for code, arg in zip(codes, args, strict=True)]
-        return call("jax.lax.div", f"*jnp.broadcast_arrays({', '.join(codes)})")
+            codes = [p.call("jnp.int32", code) if arg.is_host else code for code, arg in zip(codes, args, strict=True)]
+        return p.call("jax.lax.div", f"*{p.call('jnp.broadcast_arrays', *codes)}")
 
     def normalize(self, p: Printer, fn: str, code: str, axis: int) -> Code:
         match fn:
             case "cummax" | "cummin":
-                larger = "jnp.maximum" if fn == "cummax" else "jnp.minimum"
-                return Code(f"jax.lax.associative_scan({larger}, {code}, axis={axis})")
+                larger = p.helper("jnp.maximum" if fn == "cummax" else "jnp.minimum")
+                return p.call("jax.lax.associative_scan", larger, code, axis=axis)
             case "softmax" | "log_softmax":
-                return call(f"jax.nn.{fn}", code, axis)
+                return p.call(f"jax.nn.{fn}", code, axis)
         return super().normalize(p, fn, code, axis)
 
     def store(self, name: str, index: str, code: str) -> str:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...ir.operations import Function, Spelling
 from ...ir.types import Dtype, Kind
-from ..show.code import Code, call
+from ..ops import Value
+from ..show.code import Code
 from ..workspace import NUMPY
 from .base import Dialect
 from .numpy_helpers import HELPERS, KERNELS
@@ -20,8 +21,8 @@ class NumPy(Dialect):
 
     name = "numpy"
     module = "np"
-    imports: ClassVar = {"np.": "import numpy as np"}
-    decorators: ClassVar = {'@np.errstate(all="ignore")': ""}
+    imports: ClassVar = {"np": ("numpy as np", "")}
+    decorators: ClassVar = {'@np.errstate(all="ignore")': "np"}
     helpers = HELPERS
     kernels = KERNELS
     memory = NUMPY
@@ -38,11 +39,17 @@ class NumPy(Dialect):
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:
         found = super().taken_scalar(p, name, dtype, kind)
-        return call(p.helper("round_bf16"), found) if dtype == "bf16" else found
+        return p.call("round_bf16", found) if dtype == "bf16" else found
 
     def cast(self, p: Printer, code: str, dtype: Dtype, is_array: bool) -> Code:
         if dtype == "bf16":
-            return call(p.helper("round_bf16"), code)
+            return p.call("round_bf16", code)
         return super().cast(p, code, dtype, is_array)
+
+    def reduce(self, p: Printer, fn: str, code: str, dims: tuple[int, ...], source: Value, some: bool) -> Code:
+        if fn == "mean" and not some:
+            return p.call("mean", code, dims[0] if len(dims) == 1 else dims)
+        return super().reduce(p, fn, code, dims, source, some)
+
 
 DIALECT = NumPy()

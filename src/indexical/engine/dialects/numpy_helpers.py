@@ -185,6 +185,11 @@ def check(failed, code, message):
     if failed.any():
         raise Refused(code, message)
 ''',
+    "mean": '''
+def mean(x, axis):
+    """The mean along some axes; NaN over no points, of which NumPy warns even where the result has none."""
+    return x.mean(axis) if x.size else x.sum(axis) * np.nan
+''',
     "forward": '''
 def forward(x):
     """The array with no axis backward in memory."""

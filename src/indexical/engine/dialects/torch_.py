@@ -9,7 +9,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.operations import Function, Spelling
 from ...ir.types import LIBRARY_NAMES, Dtype, Kind
 from ..ops import Value
-from ..show.code import Code, call, closed, infix, method, quoted
+from ..show.code import Code, closed, infix, method, quoted
 from ..workspace import TORCH
 from .base import Dialect
 from .torch_helpers import HELPERS
@@ -26,7 +26,11 @@ class Torch(Dialect):
 
     name = "torch"
     module = "torch"
-    imports: ClassVar = {"torch.": "import torch", "triton.": "import triton", "tl.": "import triton.language as tl"}
+    imports: ClassVar = {
+        "torch": ("torch", ""),
+        "triton": ("triton", ""),
+        "tl": ("triton.language as tl", ""),
+    }
     helpers: ClassVar = {**HELPERS, **TEXTS}
     kernels = KERNELS
     memory = TORCH
@@ -42,48 +46,48 @@ class Torch(Dialect):
     def spelling(self, row: Function) -> Spelling:
         return row.torch
 
-    def dtype(self, dtype: Dtype) -> str:
-        return f"torch.{LIBRARY_NAMES[dtype]}"
+    def dtype(self, p: Printer, dtype: Dtype) -> str:
+        return p.helper(f"torch.{LIBRARY_NAMES[dtype]}")
 
     def arange(self, p: Printer, count: str) -> Code:
-        return call("torch.arange", count, device=p.device())
+        return p.call("torch.arange", count, device=p.device())
 
     def array(self, p: Printer, cells: str, dtype: Dtype) -> Code:
         if not cells.startswith("["):  # A number is made where it is: a copy to a GPU cannot be part of a CUDA graph.
-            return call("torch.full", "()", cells, dtype=self.dtype(dtype), device=p.device())
-        return call("torch.tensor", cells, dtype=self.dtype(dtype), device=p.device())
+            return p.call("torch.full", "()", cells, dtype=self.dtype(p, dtype), device=p.device())
+        return p.call("torch.tensor", cells, dtype=self.dtype(p, dtype), device=p.device())
 
     def zeros(self, p: Printer, shape: str, dtype: Dtype) -> Code:
-        return call("torch.zeros", shape, dtype=self.dtype(dtype), device=p.device())
+        return p.call("torch.zeros", shape, dtype=self.dtype(p, dtype), device=p.device())
 
     def full(self, p: Printer, shape: str, number: str, dtype: Dtype) -> Code:
-        return call("torch.full", shape, number, dtype=self.dtype(dtype), device=p.device())
+        return p.call("torch.full", shape, number, dtype=self.dtype(p, dtype), device=p.device())
 
     def taken_scalar(self, p: Printer, name: str, dtype: Dtype | None, kind: Kind) -> Code:
         if dtype is None:
             return super().taken_scalar(p, name, dtype, kind)
-        return call(p.helper("as_scalar"), name, self.dtype(dtype), p.device())
+        return p.call("as_scalar", name, self.dtype(p, dtype), p.device())
 
     def permute(self, code: str, order: tuple[int, ...]) -> Code:
         return Code(f"{closed(code)}.T") if order == (1, 0) else method(code, "permute", *order)
 
-    def flip(self, code: str, axis: int) -> Code:
+    def flip(self, p: Printer, code: str, axis: int) -> Code:
         return method(code, "flip", axis)
 
-    def expand(self, code: str, shape: str) -> Code:
+    def expand(self, p: Printer, code: str, shape: str) -> Code:
         return method(code, "expand", shape)
 
     def copy(self, code: str) -> Code:
         return method(code, "clone")
 
     def cast(self, p: Printer, code: str, dtype: Dtype, is_array: bool) -> Code:
-        return method(code, "to", self.dtype(dtype)) if is_array else self.array(p, code, dtype)
+        return method(code, "to", self.dtype(p, dtype)) if is_array else self.array(p, code, dtype)
 
-    def scalar(self, code: str) -> Code:
+    def scalar(self, p: Printer, code: str) -> Code:
         return Code(code)
 
-    def concatenate(self, parts: Sequence[str], axis: int) -> Code:
-        return call("torch.cat", f"({', '.join(parts)})", *([axis] if axis else []))
+    def concatenate(self, p: Printer, parts: Sequence[str], axis: int) -> Code:
+        return p.call("torch.cat", f"({', '.join(parts)})", *([axis] if axis else []))
 
     def unbind(self, code: str, axis: int) -> Code:
         return method(code, "unbind", axis)
@@ -94,39 +98,39 @@ class Torch(Dialect):
         if all(map(p.is_number, args)) and (one.kind == "real" or one.dtype not in (None, "i64")):
             # Two numbers have no dtype: the library would take its own.
             others[0] = self.array(p, others[0], one.dtype or _DTYPES[one.kind])
-        return call("torch.where", condition, *others)
+        return p.call("torch.where", condition, *others)
 
     def function(self, p: Printer, fn: str, codes: Sequence[str], args: Sequence[Value]) -> Code:
         match fn:
             case "max" | "min":
-                return self._extreme(fn, (codes[0], args[0].is_host), (codes[1], args[1].is_host))
+                return self._extreme(p, fn, (codes[0], args[0].is_host), (codes[1], args[1].is_host))
             case "clamp":
-                above = self._extreme("max", (codes[0], args[0].is_host), (codes[1], args[1].is_host))
-                return self._extreme("min", (above, False), (codes[2], args[2].is_host))
+                above = self._extreme(p, "max", (codes[0], args[0].is_host), (codes[1], args[1].is_host))
+                return self._extreme(p, "min", (above, False), (codes[2], args[2].is_host))
         return p.template(FUNCTIONS[fn].torch.call, codes)
 
-    def _extreme(self, fn: str, one: tuple[str, bool], other: tuple[str, bool]) -> Code:
+    def _extreme(self, p: Printer, fn: str, one: tuple[str, bool], other: tuple[str, bool]) -> Code:
         """The larger or the smaller: a number bounds an array, arrays meet one another."""
         (array, _), (bound, is_number) = sorted((one, other), key=lambda part: part[1])
         if not is_number:
-            return call(f"torch.{fn}imum", array, bound)
+            return p.call(f"torch.{fn}imum", array, bound)
         return method(array, "clamp", bound) if fn == "max" else method(array, "clamp", max=bound)
 
     def remainder(self, p: Printer, codes: Sequence[str], args: Sequence[Value]) -> Code:
         first = codes[0]
         if args[0].is_host:
-            first = call("torch.as_tensor", first, dtype=f"{closed(codes[1])}.dtype", device=p.device())
-        return call("torch.fmod", first, codes[1])
+            first = p.call("torch.as_tensor", first, dtype=f"{closed(codes[1])}.dtype", device=p.device())
+        return p.call("torch.fmod", first, codes[1])
 
     def divide(self, p: Printer, fn: str, codes: Sequence[str], args: Sequence[Value]) -> Code:
         first, by = codes
         if args[0].is_host:
             first = self.array(p, first, "i64")
         if not args[1].is_host:
-            by = call("torch.where", infix("==", by, "0"), 1, by)
+            by = p.call("torch.where", infix("==", by, "0"), 1, by)
         elif not (args[1].known.whole is not None and args[1].known.whole.constant):
             by = Code(f"({by} or 1)")
-        return call("torch.fmod", first, by) if fn == "%" else call("torch.div", first, by, rounding_mode='"trunc"')
+        return p.call("torch.fmod", first, by) if fn == "%" else p.call("torch.div", first, by, rounding_mode='"trunc"')
 
     def reduce(self, p: Printer, fn: str, code: str, dims: tuple[int, ...], source: Value, some: bool) -> Code:
         axis: object = dims[0] if len(dims) == 1 else dims
@@ -134,7 +138,7 @@ class Torch(Dialect):
             case "max" | "min" if some:
                 return method(code, f"a{fn}", axis)
             case "max" | "min":
-                return call(p.helper("largest" if fn == "max" else "smallest"), code, dims)
+                return p.call("largest" if fn == "max" else "smallest", code, dims)
             case "prod":
                 for dim in sorted(dims, reverse=True):
                     code = method(code, "prod", dim)
@@ -144,7 +148,7 @@ class Torch(Dialect):
     def normalize(self, p: Printer, fn: str, code: str, axis: int) -> Code:
         match fn:
             case "softmax" | "log_softmax":
-                return call(f"torch.{fn}", code, axis)
+                return p.call(f"torch.{fn}", code, axis)
             case "cumsum" | "cumprod" if axis != -1:
                 # Rows that lie apart are run along up to 160 times slower on a GPU, and up to 6 times on a CPU.
                 turned = super().normalize(p, fn, method(code, "transpose", axis, -1), -1)
@@ -153,23 +157,23 @@ class Torch(Dialect):
 
     def take(self, p: Printer, code: str, axis: int, place: str, outside: bool) -> Code:
         if outside:
-            return call(p.helper("take_or_zero"), code, axis, place)
-        return call(p.helper("take"), code, axis, place)
+            return p.call("take_or_zero", code, axis, place)
+        return p.call("take", code, axis, place)
 
     def along(self, p: Printer, code: str, axis: int, place: str, outside: bool) -> Code | None:
-        return call(p.helper("along_or_zero" if outside else "along"), code, axis, place)
+        return p.call("along_or_zero" if outside else "along", code, axis, place)
 
     def take_checked(self, p: Printer, code: str, axis: int, place: str, message: str) -> Code:
-        return call(p.helper("take_checked"), code, axis, place, quoted(message))
+        return p.call("take_checked", code, axis, place, quoted(message))
 
     def pick(self, p: Printer, code: str, places: Sequence[str | None], outside: bool) -> Code:
-        return call(p.helper("pick_or_zero" if outside else "pick"), code, *map(str, places))
+        return p.call("pick_or_zero" if outside else "pick", code, *map(str, places))
 
-    def bmm(self, left: str, right: str) -> Code:
-        return call("torch.bmm", left, right)
+    def bmm(self, p: Printer, left: str, right: str) -> Code:
+        return p.call("torch.bmm", left, right)
 
-    def linear(self, rows: str, weights: str, addend: str | None = None) -> Code:
-        return call("torch.nn.functional.linear", rows, weights, *([] if addend is None else [addend]))
+    def linear(self, p: Printer, rows: str, weights: str, addend: str | None = None) -> Code:
+        return p.call("torch.nn.functional.linear", rows, weights, *([] if addend is None else [addend]))
 
     def unsqueeze(self, code: str, axis: int) -> Code:
         return method(code, "unsqueeze", axis)
@@ -178,7 +182,7 @@ class Torch(Dialect):
         return method(code, "squeeze", axis)
 
     def check_places(self, p: Printer, place: str, count: str, message: str) -> None:
-        line = str(call(p.helper("check_places"), place, count, quoted(message)))
+        line = str(p.call("check_places", place, count, quoted(message)))
         if line not in p.refused:
             p.refused.add(line)
             p.add(line)

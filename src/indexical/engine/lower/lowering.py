@@ -217,10 +217,8 @@ class Lowering:
     ) -> None:
         """Refuse a call in which a condition of host numbers fails, where the scope is asked for at all, and some axes
         have points."""
-        for axis in over:
-            empty = build.apply("<=", (axis.extent, build.whole(0, span)), "bool", span)
-            if bounds_of(axis.extent)[0] <= 0:
-                condition = either(condition, host(empty))
+        for empty in dict.fromkeys(no_points(axis) for axis in over if bounds_of(axis.extent)[0] <= 0):
+            condition = either(condition, empty)
         mask = self.mask(scope, frozenset())
         if mask is not None:
             condition = either(condition, negation(mask))
@@ -263,3 +261,9 @@ def either(one: Value, other: Value) -> Value:
 
 def negation(one: Value) -> Value:
     return apply("!", one)
+
+
+def no_points(axis: Axis) -> Value:
+    """Whether an axis has no points."""
+    span = axis.extent.span
+    return host(build.apply("<=", (axis.extent, build.whole(0, span)), "bool", span))

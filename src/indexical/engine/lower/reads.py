@@ -8,8 +8,8 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.types import STORED_ONLY, Coordinate
 from ..known import bounds_of
-from ..ops import OUTSIDE, Axis, Carried, Iota, Join, Outside, Read, Table, Value, apply, conjuncts, host, value
-from .lowering import Lowering, conjunction
+from ..ops import OUTSIDE, Axis, Carried, Iota, Join, Outside, Read, Table, Value, apply, conjuncts, value
+from .lowering import Lowering, conjunction, negation, no_points
 from .scope import Scope
 
 
@@ -60,12 +60,8 @@ def _at(
 def _some(scope: Scope, source: Value) -> list[Value]:
     """Whether there are points that ask for one place of a source, which is data: along each axis in force that it does
     not have."""
-    axes = [axis for place in scope.places.values() for axis in place.axes if axis not in source.axes]
-    return [
-        host(build.apply(">", (axis.extent, build.whole(0, axis.extent.span)), "bool", axis.extent.span))
-        for axis in axes
-        if bounds_of(axis.extent)[0] <= 0
-    ]
+    axes = [axis for axis in scope.axes if axis not in source.axes]
+    return [negation(no_points(axis)) for axis in axes if bounds_of(axis.extent)[0] <= 0]
 
 
 def _spread(source: Value, home: tuple[Axis, ...]) -> Value:

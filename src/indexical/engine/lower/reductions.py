@@ -15,7 +15,7 @@ from ...records import replace
 from ..known import bounds_of, fits, repeated
 from ..ops import Axis, Iota, Map, Read, Reduce, Value, all_of, apply, host, value
 from . import elementwise, wholes
-from .lowering import Lowering, either, negation
+from .lowering import Lowering, either, negation, no_points
 from .ranges import axis_of, bind, minus
 from .scope import NOWHERE, Scope
 
@@ -154,13 +154,18 @@ def _there(
             if some.symbols:
                 found = _required(low, expr, found, some, scope)
             else:
-                low.check(some, "IX310", message, expr.span, scope)
+                home = low.home(scope.within) if scope.within else ()
+                low.check(some, "IX310", message, expr.span, scope, (*scope.axes, *home))
     return found
 
 
 def _required(low: Lowering, expr: ir.Reduce, found: Value, some: Value, scope: Scope) -> Value:
     mask = low.mask(scope, found.names | some.names)
-    return apply(f"some {expr.op}", found, some if mask is None else either(some, negation(mask)))
+    some = some if mask is None else either(some, negation(mask))
+    for axis in scope.axes:
+        if axis.name not in some.names and not _has_points(axis):
+            some = either(some, no_points(axis))
+    return apply(f"some {expr.op}", found, some)
 
 
 def _has_points(axis: Axis) -> bool:

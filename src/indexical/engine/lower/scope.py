@@ -10,7 +10,7 @@ from ...ir.prove import conjuncts, no_definitions
 from ...ir.types import Coordinate
 from ...ir.walk import substitute
 from ...records import dataclass, replace
-from ..ops import Value
+from ..ops import Axis, Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,12 @@ class Scope:
     @property
     def taken(self) -> set[str]:
         """The names of the axes in force."""
-        return {axis.name.name for place in self.places.values() for axis in place.axes}
+        return {axis.name.name for axis in self.axes}
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes in force."""
+        return tuple(dict.fromkeys(axis for place in self.places.values() for axis in place.axes))
 
     @property
     def trail(self) -> Trail:

@@ -44,7 +44,12 @@ def truth() -> Value:
 
 def is_truth(one: Value) -> bool:
     """Whether this is known to hold everywhere."""
-    return isinstance(one.op, Number) and one.op.expr == build.truth(True, NOWHERE)
+    match one.op:
+        case Number(ir.Map("||", sides)):
+            return any(is_truth(host(side)) for side in sides)
+        case Number(expr):
+            return expr == build.truth(True, NOWHERE)
+    return False
 
 
 def infinity(sign: int) -> Value:

@@ -40,7 +40,7 @@ def added(p: Any, one: Value) -> Code | None:
                 _matrices(p, way.left, way.batch, way.rows, way.over),
                 _matrices(p, way.right, way.batch, way.over, way.columns),
             )
-            return _in_order(p, p.d.call(call, *parts), way, p.order[one])
+            return _in_order(p, p.d.call(p, call, *parts), way, p.order[one])
     return None
 
 
@@ -65,14 +65,14 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
         code = _vectors(p, way, left)
     elif way.batch:
         right = _matrices(p, way.right, way.batch, way.over, way.columns)
-        code = p.d.bmm(left, right) if len(way.batch) == 1 else p.d.matmul(left, right)
+        code = p.d.bmm(p, left, right) if len(way.batch) == 1 else p.d.matmul(left, right)
     elif addend is None and (turned := _turned(p, way)) is not None:
         code = p.d.matmul(left, turned)
     elif right_lies == (*way.columns, *way.over) or (addend is not None and keeps and len(way.rows) > 1):
-        code = p.d.linear(left, _matrices(p, way.right, (), way.columns, way.over), addend)
+        code = p.d.linear(p, left, _matrices(p, way.right, (), way.columns, way.over), addend)
     else:
         right = _matrices(p, way.right, (), way.over, way.columns)
-        code = p.d.matmul(left, right) if addend is None else p.d.call(p.d.added[0, 1, 1], addend, left, right)
+        code = p.d.matmul(left, right) if addend is None else p.d.call(p, p.d.added[0, 1, 1], addend, left, right)
     if len(way.columns) < 2 and (keeps or len(way.rows) < 2):
         return code  # type: ignore[no-any-return]
     sizes = {axis.name: axis for axis in (*way.left.axes, *way.right.axes)}
@@ -97,7 +97,7 @@ def _vectors(p: Any, way: Product, left: Code) -> Code:
         left = p.d.unsqueeze(left, single)
     else:
         right = p.d.unsqueeze(right, single)
-    code = p.d.bmm(left, right) if len(way.batch) == 1 else p.d.matmul(left, right)
+    code = p.d.bmm(p, left, right) if len(way.batch) == 1 else p.d.matmul(left, right)
     return p.d.squeeze(code, single)  # type: ignore[no-any-return]
 
 

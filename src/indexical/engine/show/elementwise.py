@@ -54,7 +54,7 @@ def mapped(p: Printer, one: Value) -> Code:
     if fn in ("//", "%"):
         return _divided(p, fn, codes, args)
     if fn == "**" and one.kind == "whole" and not is_never_negative(args[1]):
-        return call(p.helper("raised"), *codes)
+        return p.call("raised", *codes)
     if fn in LEVELS:
         return infix(fn, *codes)
     return p.d.function(p, fn, codes, args)
@@ -67,7 +67,7 @@ def _chosen(p: Printer, one: Value) -> Code:
     names = p.order_of(one)
     axes = tuple(one.axis(name) for name in names)
     yes, no = (p.whole(other, axes, one.dtype) for other in others)
-    return p.d.branch(test, p.code(test), yes, no)
+    return p.d.branch(p, test, p.code(test), yes, no)
 
 
 def _check_some(p: Printer, fn: str, some: Value) -> None:
@@ -102,13 +102,13 @@ def _checked(p: Printer, fn: str, codes: list[Code], args: tuple[Value, ...], on
     if fn in ("//", "%"):
         return _divided(p, fn, codes, args, checked=True)
     if fn == "neg":
-        return call(p.helper("subtract"), 0, codes[0])
+        return p.call("subtract", 0, codes[0])
     if fn == "**" and not is_never_negative(args[1]):
         refused = p.refuse if args[1].is_host else p.check
         refused(infix("<", codes[1], Code("0")), "IX505", "a whole number to a negative power is not whole")
     if fn not in _CHECKED:
         return p.d.function(p, fn, codes, args)
-    return call(p.helper(_CHECKED[fn]), *codes)
+    return p.call(_CHECKED[fn], *codes)
 
 
 def _divided(p: Printer, fn: str, codes: list[Code], args: tuple[Value, ...], checked: bool = False) -> Code:

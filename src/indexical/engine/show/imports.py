@@ -1,23 +1,28 @@
-"""Lines of imports as a module has them: those of the standard library first, each module once, in order."""
+"""What stands above an emitted function: lines of imports, each module once and in order, and helpers."""
 
 from __future__ import annotations
 
-import re
+import ast
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TypeAlias
 
-_FROM = re.compile(r"from (\S+) import (.+)")
+# A module as it is imported, and what is taken of it, "" for the module itself.
+Import: TypeAlias = tuple[str, str]
+
+STANDARD: Mapping[str, Import] = {"functools": ("functools", ""), "math": ("math", "")}
 
 
-def imported(lines: Iterable[str]) -> str:
-    """The imports of these lines, in two groups."""
+def imported(imports: Iterable[Import]) -> str:
+    """The lines of imports, in two groups."""
     whole: set[str] = set()
     parts: dict[str, set[str]] = {}
-    for line in lines:
-        if found := _FROM.fullmatch(line):
-            parts.setdefault(found[1], set()).update(found[2].split(", "))
+    for module, member in imports:
+        if member:
+            parts.setdefault(module, set()).add(member)
         else:
-            whole.add(line.removeprefix("import "))
+            whole.add(module)
     groups = []
     for own in (True, False):
         plain = [f"import {name}\n" for name in sorted(whole, key=_module) if _is_standard(name) == own]
@@ -43,3 +48,37 @@ def _member(name: str) -> tuple[int, str]:
     if name.isupper() and len(name) > 1:
         return 0, name
     return (1, name) if name[0].isupper() else (2, name)
+
+
+# ------------------------------------------------------------------------- helpers
+
+
+def with_needed(names: Iterable[str], texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts of helpers by name, each behind those that it calls; a name that no text has is left out."""
+    found: dict[str, str] = {}
+    met: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in texts and name not in met:
+            met.add(name)
+            for other in names_in(texts[name]):
+                visit(other)
+            found[name] = texts[name]
+
+    for name in names:
+        visit(name)
+    return found
+
+
+@cache
+def names_in(helper: str) -> tuple[str, ...]:
+    """The names that the text of a helper reads and does not give itself, in order: of modules, of other helpers."""
+    parts = list(ast.walk(ast.parse(helper)))
+    own = {part.arg for part in parts if isinstance(part, ast.arg)}
+    names = [part for part in parts if isinstance(part, ast.Name)]
+    own |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return tuple(dict.fromkeys(name.id for name in sorted(names, key=_place) if name.id not in own))
+
+
+def _place(name: ast.Name) -> tuple[int, int]:
+    return name.lineno, name.col_offset

@@ -6,7 +6,7 @@ from ...ir import nodes as ir
 from ...ir.types import Coordinate
 from ..arguments import Argument
 from ..ops import Axis, Input, Number, Value
-from .code import COMPARE, Code, call, closed, method, tupled
+from .code import COMPARE, Code, closed, method, tupled
 from .numbers import negated, number
 from .printer import Printer
 
@@ -80,7 +80,7 @@ def _take_one(p: Printer, one: Value, led: set[Coordinate]) -> None:
         led.add(coordinate)
         p.add(f"{lead} = {shape}")
     rest = [f"*{variable}.shape[{-tail}:]"] if tail else []
-    p.add(f"{variable} = {method(variable, 'reshape', call('math.prod', lead), *rest)}")
+    p.add(f"{variable} = {method(variable, 'reshape', p.call('math.prod', lead), *rest)}")
 
 
 def _size(axis: Axis) -> Coordinate | None:

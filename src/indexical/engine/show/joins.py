@@ -62,7 +62,7 @@ def _is_all(at: Value, axis: Axis) -> bool:
 def _concatenated(p: Printer, op: Join, axis: int, dtype: Dtype) -> Code:
     """The parts one behind the other."""
     parts = [p.whole(part, tuple(at.axes[0] for at in slots), dtype) for slots, part in op.parts]
-    return p.d.concatenate(parts, axis)
+    return p.d.concatenate(p, parts, axis)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir import nodes as ir
 from ..ops import Layout, Library, Value
-from .code import ATOM, Code, chain, closed, tupled
+from .code import ATOM, Code, call, chain, closed, tupled
 from .numbers import extent, number
 
 
@@ -14,15 +14,13 @@ def library(p: Any, one: Value) -> Code:
     """A call of a kernel, which the dialect has a function for."""
     op = one.op
     assert isinstance(op, Library)
-    function = p.d.kernels[op.kernel]
-    if function in p.texts:
-        p.helper(function)
+    function = p.helper(p.d.kernels[op.kernel])
     given = []
     for arg, (name, layout) in zip(op.args, op.layouts, strict=True):
         code = laid_out(p, arg, layout, one)
         given.append(f"{name}={code}" if name else str(code))
     given += [f"{name}={_word(p, word)}" for name, word in op.words]
-    code = Code(f"{function}({', '.join(given)})")
+    code = call(function, *given)
     axes = {axis.name: axis for axis in op.axes}
     order = tuple(name for group in op.result for name in group)
     if any(len(group) != 1 for group in op.result):

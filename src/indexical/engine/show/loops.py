@@ -324,6 +324,6 @@ def _put(p: Printer, item: Store) -> None:
     rows.uses_zero = True
     before = f"{rows.variable}.get({tupled(key.values()) if len(key) > 1 else place}, {rows.zero})"
     index = tupled(slice_.value for slice_ in texts.values())
-    p.add(f"{rows.variable}[{place}] = {call(p.helper('with_part'), before, index, code)}")
+    p.add(f"{rows.variable}[{place}] = {p.call('with_part', before, index, code)}")
     p.partial = item.name, place
 

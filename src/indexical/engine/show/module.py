@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +15,7 @@ from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
 from ..order import reachable, roots_of, stored
 from .again import Part
-from .imports import imported
+from .imports import STANDARD, Import, imported, names_in, with_needed
 from .inputs import input_of, take
 from .lifetimes import free
 from .lines import WIDEST, wrapped
@@ -35,26 +34,18 @@ Again: TypeAlias = tuple[tuple[str, ...], ...]
 
 FEW = 24  # A function with fewer arrays than this returns soon enough: they are not let go before.
 
-NOTHING: Mapping[str, str] = {}
-
 _WIDE = frozenset(("i64", "f64"))
 
-# Imports, by what mentions them.
-_STANDARD = {
-    "functools.": "import functools",
-    "math.": "import math",
-    "Fraction(": "from fractions import Fraction",
-}
-_TRITON = "import triton"
+_TRITON = ("triton", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """An emitted module: its lines of imports, its text, and the kernels that this calls, by file and name. One that is
+    """An emitted module: what it imports, its text, and the kernels that this calls, by file and name. One that is
     `wide` computes with 64 bits; one `for_some` refuses calls that another one takes. `notes` are what was decided of
     definitions while it was written, and `inside` are the plans that it follows inside of kernels."""
 
-    imports: tuple[str, ...]
+    imports: tuple[Import, ...]
     text: str
     kernels: tuple[tuple[str, tuple[str, ...]], ...] = ()
     wide: bool = False
@@ -64,10 +55,10 @@ class Module:
 
     def linked(self) -> str:
         """The module with its kernels imported from here."""
-        ours = [f"from {KERNELS}.{file} import {', '.join(names)}" for file, names in self.kernels]
+        ours = [(f"{KERNELS}.{file}", name) for file, names in self.kernels for name in names]
         # What decorates kernels for a GPU keeps their binaries where emitted texts are kept.
-        lines = [f"from {KERNELS} import triton_jit as triton" if line == _TRITON else line for line in self.imports]
-        return imported([*lines, *ours]) + self.text
+        others = [(KERNELS, "triton_jit as triton") if one == _TRITON else one for one in self.imports]
+        return imported([*others, *ours]) + self.text
 
     def standing_alone(self) -> str:
         """The module with its kernels in it: it runs without Indexical."""
@@ -115,7 +106,6 @@ def emit_sized(
     own = {tensor.name for tensor in two.plan.program.inputs}
     function = _function(p, [variable for name, variable in p.variables.items() if name in own])
     texts: list[str] = []
-    helpers: dict[str, str] = {}
     if two.kept.wanted:
         first = Printer(two.kept, dialect, sized=True)
         define(first)
@@ -124,14 +114,14 @@ def emit_sized(
         take(first)
         own_names = [p.variables[name] for name in two.kept.wanted]
         texts += _made_once(p, "keep", first.variables.values(), [*first.lines, *body], found, own_names)
-        helpers = first.helpers
+        p.needs |= dict.fromkeys((name, "") for name in first.needed)
     lines, kept = ([], ()) if kernels is None else kernels.kept()
     if kept:
         texts += _made_once(p, "keep_for_kernels", [], lines, kept, kept)
     if p.once.codes:
         names, given = zip(*p.once.codes.values(), strict=True)
         texts += _made_once(p, "keep_views", dict.fromkeys(filter(None, given)), [], p.once.codes, names)
-    return _module(p, function, helpers, texts, above)
+    return _module(p, function, texts, above)
 
 
 def _made_once(
@@ -176,23 +166,24 @@ def _lend(p: Printer) -> None:
             p.kernels.take(tensor.name, p.variables[tensor.name], one.dtype, False)
 
 
-def _module(
-    p: Printer, function: str, more: Mapping[str, str] = NOTHING, first: Iterable[str] = (), above: str = ""
-) -> Module:
+def _module(p: Printer, function: str, first: Iterable[str] = (), above: str = "") -> Module:
     """A function with what stands above it, but for what another text `above` has. Functions of kernels call each
     other: they are left out together."""
-    helpers = {**p.helpers, **more, **{name: p.texts[name] for name in p.d.decorators.values() if name}}
+    needed = p.needed | dict.fromkeys(p.d.decorators.values())
+    helpers = with_needed(needed, p.texts)
     functions: list[str] = []
     if p.kernels is not None:
         helpers |= p.kernels.helpers()
+        needed |= p.kernels.modules()
         functions = ["\n".join(_short(text)) for text in p.kernels.functions()]
     if _apart(functions) in above:
         functions = []
+    helpers = {name: text for name, text in helpers.items() if _apart([text.strip("\n")]) not in above}
+    needed |= dict.fromkeys(name for text in helpers.values() for name in names_in(text))
     refused = [helpers.pop(REFUSED)] if REFUSED in helpers else []
-    texts = [text.strip("\n") for text in (*refused, *helpers.values(), *functions, *first) if text]
-    texts = [text for text in (*texts, function) if _apart([text]) not in above]
-    imports = _imports({**_STANDARD, **p.d.imports}, texts)
-    whole = _apart(texts)
+    texts = [text.strip("\n") for text in (*refused, *helpers.values(), *functions, *first)]
+    imports = tuple(one for name, one in {**STANDARD, **p.d.imports}.items() if name in needed)
+    whole = _apart([*texts, function])
     files = (p.d.again,) if p.parts else ()
     if p.kernels is None:
         return Module(imports, whole, files, _is_wide(p))
@@ -232,11 +223,6 @@ def statements(plan: Plan, dialect: Dialect, frees: bool = True) -> Statements:
     return Statements(tuple(p.statements), p.ends, frozenset(p.absorbed))
 
 
-def _imports(lines: Mapping[str, str], texts: list[str]) -> tuple[str, ...]:
-    """The lines of imports, by what mentions them, of which something is used."""
-    return tuple(line for name, line in lines.items() if any(_mentions(text, name) for text in texts))
-
-
 def _short(text: str) -> Iterator[str]:
     """The lines of a text, broken where they are too long for any reader."""
     for line in text.splitlines():
@@ -244,11 +230,6 @@ def _short(text: str) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------------- definitions
-
-
-def _mentions(text: str, name: str) -> bool:
-    """Whether a text has a name that is not the end of another."""
-    return name in text and re.search(rf"(?<![\w.]){re.escape(name)}", text) is not None
 
 
 def define(p: Printer, again: Again = ()) -> None:
@@ -289,9 +270,11 @@ def _compute(p: Printer, one: Value, lines: Iterable[str]) -> None:
     """One definition under the lines of the relation."""
     p.add("")
     p.tell(() if isinstance(one.op, Opaque) else lines)  # Those of a kernel are told by what writes it.
+    p.needed_by = p.own_names[p.definition_of[one].name] if isinstance(one.op, Number) else ""
     code = p.code(one)
     if one not in p.names:
         p.assign(one, code)
+    p.needed_by = ""
 
 
 def _assert(p: Printer) -> None:

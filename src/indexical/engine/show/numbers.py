@@ -122,7 +122,7 @@ def _number(p: Printer, expr: ir.Expr) -> Code:
         return Code(p.numbers[expr])
     match expr:
         case ir.Const(value):
-            return _literal(value, expr.type.kind == "real")
+            return _literal(p, value, expr.type.kind == "real")
         case ir.Size(coordinate):
             return Code(p.size(coordinate))
         case ir.Coord(coordinate):
@@ -137,7 +137,7 @@ def _number(p: Printer, expr: ir.Expr) -> Code:
     raise TypeError(expr)
 
 
-def _literal(value: bool | int | Fraction, real: bool) -> Code:
+def _literal(p: Printer, value: bool | int | Fraction, real: bool) -> Code:
     if isinstance(value, bool):
         return Code(str(value))
     if not real:
@@ -145,7 +145,7 @@ def _literal(value: bool | int | Fraction, real: bool) -> Code:
     try:
         text = repr(float(value))
     except OverflowError:
-        text = "math.inf" if value > 0 else "-math.inf"
+        text = f"{'' if value > 0 else '-'}{p.helper('math.inf')}"
     return Code(text, UNARY if value < 0 else ATOM)
 
 
@@ -157,12 +157,12 @@ def number_of(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...])
         case "/":
             if _is_nonzero(args[1]):
                 return infix("/", *codes)
-            return call(p.helper("divided"), *codes)
+            return p.call("divided", *codes)
         case "**" if args[0].type.kind == "whole" and args[1].type.kind == "whole":
             plain = is_counted(polynomial(args[1]))
-            return infix("**", *codes) if plain else call(p.helper("whole_power"), *codes)
+            return infix("**", *codes) if plain else p.call("whole_power", *codes)
         case "**" if not _is_square(args[1]):
-            return call(p.helper("number_power"), *codes)
+            return p.call("number_power", *codes)
         case "neg":
             return prefix("-", codes[0])
         case "!":
@@ -174,7 +174,7 @@ def number_of(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...])
         case "clamp":
             return _extreme(p, "min", [_extreme(p, "max", codes[:2], args[:2]), codes[2]], args[1:])
         case "sqrt" if _is_counted(args[0]):
-            return call("math.sqrt", codes[0])
+            return p.call("math.sqrt", codes[0])
     if op in LEVELS:
         return infix(op, *codes)
     return p.template(_FUNCTIONS[op], codes)
@@ -183,18 +183,18 @@ def number_of(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...])
 def _quotient(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...]) -> Code:
     """A quotient or remainder, truncated toward zero: that is Python's own where nothing is negative."""
     if args[0].type.kind == "real":
-        return call(p.helper("number_remainder"), *codes)
+        return p.call("number_remainder", *codes)
     least = bounds_of(args[1])[0]
     if bounds_of(args[0])[0] >= 0 and (least > 0 or (least == 0 and args[1] in p.nonzero)):
         return infix(op, *codes)
-    whole = call(p.helper("truncated"), *codes)
+    whole = p.call("truncated", *codes)
     return whole if op == "//" else infix("-", codes[0], Code(f"{whole} * {closed(codes[1], UNARY)}", TIMES))
 
 
 def _extreme(p: Printer, op: str, codes: list[Code], args: tuple[ir.Expr, ...]) -> Code:
     """The largest or the smallest number. Python's own passes a NaN on where it stands first."""
     is_own = all(isinstance(arg, ir.Const) or arg.type.kind == "whole" for arg in args[1:])
-    return call(op, *codes) if is_own else call(p.helper("number_extreme"), op, *codes)
+    return call(op, *codes) if is_own else p.call("number_extreme", op, *codes)
 
 
 def fitting(p: Printer, expr: ir.Expr) -> Code:
@@ -202,7 +202,7 @@ def fitting(p: Printer, expr: ir.Expr) -> Code:
     code = number(p, expr)
     if expr.type.kind != "whole" or not isinstance(expr, ir.Map | ir.Select) or fits(bounds_of(expr), "i64"):
         return code
-    return call(p.helper("fitting"), code)
+    return p.call("fitting", code)
 
 
 def _is_nonzero(expr: ir.Expr) -> bool:

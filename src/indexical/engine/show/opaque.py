@@ -10,7 +10,7 @@ from ...records import replace
 from ..ops import Opaque, Plan, Value
 from ..order import stepped_along
 from .blocks import Turns, either, in_blocks
-from .code import Code, call
+from .code import Code
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -23,6 +23,7 @@ class Kernels(Protocol):
 
     def begin(self, taken: set[str]) -> None: ...
     def helpers(self) -> dict[str, str]: ...
+    def modules(self) -> dict[str, None]: ...
     def functions(self) -> list[str]: ...
     def files(self) -> tuple[tuple[str, tuple[str, ...]], ...]: ...
     def reads(self) -> set[str]: ...
@@ -45,6 +46,9 @@ class Unwritten:
         pass
 
     def helpers(self) -> dict[str, str]:
+        return {}
+
+    def modules(self) -> dict[str, None]:
         return {}
 
     def functions(self) -> list[str]:
@@ -119,7 +123,7 @@ def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str
     again = p.kernels.as_written(kernel)
     if again is not None:
         plan, learned = again
-        lines = either(p, call(p.helper("learns"), *learned), plan, given, lines, variables)
+        lines = either(p, p.call("learns", *learned), plan, given, lines, variables)
     lines = [*_deeper(p, comments), *lines]
     p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
     return variables

@@ -12,7 +12,7 @@ from ..constants import shared
 from ..merging import merge_of
 from ..ops import Axis, Definition, Input, Map, Read, Result, Value
 from ..order import reachable, roots_of, stored
-from .code import Code, call, method
+from .code import Code, method
 from .inputs import argument_of, input_of
 from .numbers import extent
 from .printer import Printer, dtype_of
@@ -42,7 +42,7 @@ def _own(p: Printer, definition: Definition, given: set[Value]) -> Code:
     if p.d.updates_in_place and not one.is_host:
         code = _apart(p, definition, code, given)
     if not home:
-        return p.d.scalar(code)
+        return p.d.scalar(p, code)
     if any(axis.name.rest for axis in home):
         code = method(code, "reshape", f"({', '.join(_lengths(p, axis) for axis in home)},)")
     return code
@@ -58,7 +58,7 @@ def _apart(p: Printer, definition: Definition, code: Code, given: set[Value]) ->
     if isinstance(source.op, Input) or source in given or repeats or _is_lent(p, source):
         return p.d.copy(code)
     given.add(source)
-    return call(p.helper("forward"), code) if not p.d.flips_by_copying and _runs_backward(p) else code
+    return p.call("forward", code) if not p.d.flips_by_copying and _runs_backward(p) else code
 
 
 def _lengths(p: Printer, axis: Axis) -> str:
@@ -102,7 +102,7 @@ def _runs_backward(p: Printer) -> bool:
 def _with_zeros(p: Printer, definition: Definition, code: Code, cancelled: list[str]) -> Code:
     """A result in which some inputs cancel, for a library that knows gradients of what is read alone."""
     p.notes[definition.name] = [f"`{name}` cancels and is not read: its gradient is 0" for name in cancelled]
-    return call(p.helper("with_zeros"), code, *(p.variables[name] for name in cancelled)) if cancelled else code
+    return p.call("with_zeros", code, *(p.variables[name] for name in cancelled)) if cancelled else code
 
 
 def _cancelled(p: Printer, wanted: list[Definition]) -> dict[str, list[str]]:

@@ -59,7 +59,8 @@ WIDEST = 64  # An expression that is used once and is longer than this gets a na
 
 _DTYPES: dict[Kind, Dtype] = {"real": "f64", "whole": "i64", "bool": "bool"}
 
-# An argument in a template: between parentheses or commas it stands as it is.
+# What a template names of what stands above, and an argument in it: between parentheses or commas it stands as it is.
+_NAMED = re.compile(r"(?<![\w.])[a-zA-Z_]\w*(?=[(.]|$)")
 _SLOT = re.compile(r"(?<=[(])\{(\d)\}(?=[,)])|(?<=, )\{(\d)\}(?=[,)])|\{(\d)\}")
 
 RESERVED = frozenset((*keyword.kwlist, *dir(builtins), "_", "math", "itertools", "device", REFUSED, "program"))
@@ -95,7 +96,9 @@ class Printer:
         self.sized = sized
         self.order = layouts(plan)
         self.uses, self.by_rows = uses(plan), read_by_rows(plan)
-        self.helpers: dict[str, str] = {} if outer is None else outer.helpers
+        # The helpers and modules that are named so far, each with the number that has a name for it, "" for all else.
+        self.needs: dict[tuple[str, str], None] = {} if outer is None else outer.needs
+        self.needed_by = ""
         self.texts = {**HELPERS, **dialect.helpers}
         self.taken: set[str] = {*RESERVED, *dialect.reserved, *self.texts} if outer is None else outer.taken
         if kernels is not None:
@@ -171,20 +174,23 @@ class Printer:
         return found
 
     def helper(self, name: str) -> str:
-        """A small function that stands above, with those that it calls."""
-        if name not in self.helpers:
-            text = self.texts[name]
-            for other in re.findall(r"(?<![\w.])\w+(?=\()", text):
-                if other != name and other in self.texts:
-                    self.helper(other)
-            self.helpers[name] = text
+        """The name of a small function, or of a part of a module: it stands above, or is imported."""
+        self.needs[name.partition(".")[0], self.needed_by] = None
         return name
 
+    def call(self, function: str, *arguments: object, **named: object) -> Code:
+        """A call of a small function that stands above, or of a part of a module."""
+        return call(self.helper(function), *arguments, **named)
+
+    @property
+    def needed(self) -> dict[str, None]:
+        """The helpers and modules that are named in the lines that stay."""
+        return dict.fromkeys(name for name, by in self.needs if by not in self.unread)
+
     def template(self, text: str, codes: Iterable[str]) -> Code:
-        """A call by its name, or a template around `{0}`; the helper of that name comes along."""
-        for word in re.findall(r"(?<![\w.])\w+(?=\(|$)", text):
-            if word in self.texts:
-                self.helper(word)
+        """A call by its name, or a template around `{0}`; helpers and modules that it names come along."""
+        for word in _NAMED.findall(text):
+            self.helper(word)
         given = list(codes)
         if "{" not in text:
             return call(text, *given) if given else Code(text)
@@ -316,7 +322,7 @@ class Printer:
             return self.d.zeros(self, shape, own) if is_zero else self.d.full(self, shape, self.code(one), own)
         code = self.aligned(one, want, widest)
         if not one.names >= set(want):
-            code = self.d.expand(code, self.shape(axes))
+            code = self.d.expand(self, code, self.shape(axes))
         return code if dtype is None or dtype == dtype_of(one) else self.d.cast(self, code, dtype, True)
 
     def made(self, one: Value) -> Code:

@@ -11,7 +11,7 @@ from ...records import dataclass, replace
 from ..merging import Merge, merge_of
 from ..ops import Axis, Iota, Number, Read, Value, value
 from .checks import check_places, out_of_bounds
-from .code import Code, call, indexed, method
+from .code import Code, indexed, method
 from .numbers import counted, extent, number
 from .rows import expr_at, in_rows, row_of
 
@@ -181,7 +181,7 @@ def _viewed(
     kept = [reach for reach in reached if reach.runs != ()]
     for n, reach in enumerate(kept):
         if len(reach.runs or ()) == 1 and reach.flipped:
-            code = p.d.flip(code, n)
+            code = p.d.flip(p, code, n)
     splits = [reach for reach in kept if reach.runs is not None and len(reach.runs) > 1 and reach.is_split]
     if splits:
         code = method(code, "reshape", *(length for reach in kept for length in _lengths(p, reach, splits)))
@@ -192,7 +192,7 @@ def _viewed(
             continue
         for run, _ in reach.runs:
             if len(reach.runs) > 1 and run.name in reach.flipped:
-                code = p.d.flip(code, len(now))
+                code = p.d.flip(p, code, len(now))
             now.append(run.name)
     windows = [reach for reach in kept if reach.runs is not None and len(reach.runs) > 1 and reach not in splits]
     shared = Counter(run.name for reach in kept for run, _ in reach.runs or ())
@@ -202,12 +202,12 @@ def _viewed(
         code, now, backward = _leaning(p, code, now, reach) or _window(p, code, now, reach)
         for axis in backward:
             if shared[now[axis]] > 1:
-                code = p.d.flip(code, axis)
+                code = p.d.flip(p, code, axis)
             else:  # A library may copy what it turns around: a diagonal is smaller than its windows.
                 turned.append(now[axis])
     code, now = _diagonals(code, now)
     for name in turned:
-        code = p.d.flip(code, now.index(name))
+        code = p.d.flip(p, code, now.index(name))
     return code, tuple(now)
 
 
@@ -219,7 +219,7 @@ def _window(
     (outer, step), (inner, dilation) = reach.runs
     axis = now.index(_mark(reach.axis.name))
     counts = [extent(p, outer), extent(p, inner), *(counted(p, s, outer.extent.span) for s in (step, dilation))]
-    code = call(p.helper("windows"), code, axis, *(counts[:3] if dilation == _ONE else counts))
+    code = p.call("windows", code, axis, *(counts[:3] if dilation == _ONE else counts))
     ends = ((axis, outer.name), (len(now), inner.name))
     now = [*now[:axis], outer.name, *now[axis + 1 :], inner.name]
     return code, now, [n for n, name in ends if name in reach.flipped]
@@ -243,7 +243,7 @@ def _leaning(
     falls = outer.name in reach.flipped
     first = step * (polynomial(outer.extent) - 1) if falls else _ZERO
     counts = [extent(p, inner), *(counted(p, s, span) for s in (first, -step if falls else step, dilation))]
-    code = call(p.helper("leaning"), code, axis, *(counts[:3] if dilation == _ONE else counts))
+    code = p.call("leaning", code, axis, *(counts[:3] if dilation == _ONE else counts))
     now = [*(name for name in order if name != mark), inner.name]
     return code, now, [len(now) - 1] if inner.name in reach.flipped else []
 
@@ -271,7 +271,7 @@ def _sliced(p: Printer, code: Code, reached: list[Reach], outside: bool) -> tupl
             slots.append(f":{jump}" if reach.runs else "0")
         else:
             slots.append(_slot(p, reach, jump))
-    return (call(p.helper("padded"), code, f"{{{', '.join(pads)}}}") if pads else code), slots
+    return (p.call("padded", code, f"{{{', '.join(pads)}}}") if pads else code), slots
 
 
 def _slot(p: Printer, reach: Reach, jump: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..ops import Normalize, Reduce, Value
-from .code import Code, call, infix
+from .code import Code, infix
 from .numbers import extent, is_filled
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def reduce(p: Printer, one: Value) -> Code:
     dims = tuple(n for n, name in enumerate(inner) if name in gone)
     if dims:
         if op.checked and one.kind == "whole" and op.fn in _CHECKED:
-            code = call(p.helper(_CHECKED[op.fn]), code, dims)
+            code = p.call(_CHECKED[op.fn], code, dims)
         else:
             some = all(is_filled(axis) or axis.extent in p.filled for axis in op.over)
             code = p.d.reduce(p, op.fn, code, _last(dims, len(inner)), source, some)
@@ -57,5 +57,5 @@ def normalize(p: Printer, one: Value) -> Code:
     axis = own.index(op.along.name)
     code = p.whole(op.source, axes)
     if op.checked and op.fn in _CHECKED:
-        return call(p.helper(_CHECKED[op.fn]), code, axis)
+        return p.call(_CHECKED[op.fn], code, axis)
     return p.d.normalize(p, op.fn, code, -1 if axis == len(own) - 1 else axis)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.types import SHORT, STORED_ONLY, Dtype
 from ..ops import Map, Value
-from .code import Code, call
+from .code import Code
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -39,7 +39,7 @@ def rounded(p: Printer, one: Value, arg: Value) -> Code | None:
     p.computed(arg, *(side for side, short in zip((left, right), sides, strict=True) if side is not short))
     own = p.order_of(one)
     codes = [p.aligned(side, own) for side in sides]
-    return call(p.helper("rounded"), f"{p.d.module}.{SIGNS[fn]}", *codes, p.d.dtype(one.dtype))
+    return p.call("rounded", p.helper(f"{p.d.module}.{SIGNS[fn]}"), *codes, p.d.dtype(p, one.dtype))
 
 
 def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> Code | None:
@@ -57,7 +57,7 @@ def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> C
             continue
         p.computed(product, other, *factors)  # All are stored in 16 bits: none is computed in 32.
         codes = [p.aligned(part, p.order_of(one)) for part in (alone, x, factor)]
-        return call(p.helper("add_scaled"), *codes, *((-1,) if fn == "-" else ()))
+        return p.call("add_scaled", *codes, *((-1,) if fn == "-" else ()))
     return None
 
 

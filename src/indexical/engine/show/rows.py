@@ -9,7 +9,7 @@ from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
 from ...ir.types import Coordinate
 from ...records import dataclass
 from ..ops import Carried, Loop, Number, Outside, Result, Value, value
-from .code import Code, call, indexed, method, tupled
+from .code import Code, indexed, method, tupled
 from .numbers import extent, is_filled, number, settled
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def so_far(p: Printer, op: Carried) -> Code:
     names = [axis.name for axis in op.home]
     places = [names.index(name) for name in op.steps]
     if rows.stacks and not p.steps:
-        return p.d.stack(f"{rows.variable}[n] for n in range({extent(p, op.home[places[0]])})", places[0])
+        return p.d.stack(p, f"{rows.variable}[n] for n in range({extent(p, op.home[places[0]])})", places[0])
     rows.uses_zero = True
     lengths = tupled(extent(p, op.home[place]) for place in places)
-    return call(p.helper("stacked"), rows.variable, lengths, tupled(places), rows.zero)
+    return p.call("stacked", rows.variable, lengths, tupled(places), rows.zero)
 
 
 def in_rows(p: Printer, source: Value) -> Value | None:
@@ -101,7 +101,7 @@ def row_of(
         return indexed(rows.variable, [key.get(axis.name, ":") for axis in op.home]), inner
     code, left = Code(rows.variable), [axis.name for axis in op.home]
     for name, place in key.items():
-        code = call(p.helper("row"), code, left.index(name), place)
+        code = p.call("row", code, left.index(name), place)
         left.remove(name)
     return code, inner
 

@@ -9,7 +9,7 @@ from ...ir.types import Coordinate
 from ..constants import shared
 from ..ops import Axis, Iota, Put, Value, Write, value
 from .checks import check_places, out_of_bounds
-from .code import Code, call, tupled
+from .code import Code, tupled
 from .joins import slot
 from .numbers import extent
 
@@ -40,7 +40,7 @@ def write(p: Printer, one: Value) -> Code:
     index = [p.aligned(place, at) for place in places]
     counts = [extent(p, one.axis(name)) for name in (*batch, *written)]
     helper = "scattered" if op.combine == "add" else "stored"
-    code = call(p.helper(helper), values, tupled(index), tupled(counts))
+    code = p.call(helper, values, tupled(index), tupled(counts))
     return p.permuted(code, (*batch, *written, *rest), own)
 
 
