@@ -136,14 +136,21 @@ class View:
         """Every expression inside a clause's body."""
         return list(walk(clause.body))
 
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        return {}
+
     def made_of(self, *names: str) -> list[str]:
         """Tensors and all that these are made of, the nearest first."""
         return made_of(names, self.lets)
 
     def shown(self, coordinate: Coordinate) -> str:
         """A coordinate as the program calls it: without the number that inlining put behind its name."""
-        word = rf"\b{re.escape(coordinate.name)}\b"
-        return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
+        name, known = coordinate.name, self._shown
+        if name not in known:
+            word = rf"\b{re.escape(name)}\b"
+            known[name] = name if re.search(word, self.program.source.text) else plain(name)
+        return known[name]
 
     def in_full(self, expr: ir.Expr) -> ir.Expr:
         """A condition, or a whole number, with the definitions in it, such as `limit[i]`, written out."""
