@@ -168,9 +168,14 @@ class Agreement:
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
     """A trail as facts to reason from. Guards that are definitions are looked through."""
     result = Assumptions(constants=constants_of(lets), definitions=look_through(lets))
+    ranges: list[ir.Range] = []
     for step in trail:
-        result = result.within(step) if isinstance(step, ir.Range) else result.assuming(*step)
-    return result.sharpened()
+        if isinstance(step, ir.Range):
+            ranges.append(step)
+        else:
+            result = result.within(*ranges).assuming(*step)
+            ranges = []
+    return result.within(*ranges).sharpened()
 
 
 def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:
