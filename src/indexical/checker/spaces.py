@@ -80,7 +80,14 @@ def check(program: ir.Program, sink: Sink) -> Classes:
             classes = _classes(program, joined, found)
     for diagnostic in found:
         sink.add(diagnostic)
+    object.__setattr__(program, "classes", classes)
     return classes
+
+
+def classes_of(program: ir.Program) -> Classes:
+    """The axes and coordinates of a program by space: its check found them, where spaces are declared."""
+    known: Classes | None = program.classes
+    return check(program, Sink()) if known is None else known
 
 
 def are_declared(program: ir.Program) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from ..checker.spaces import Classes
-from ..checker.spaces import check as check_spaces
-from ..diagnostics import Sink
+from ..checker.spaces import Classes, classes_of
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, agreed, assume, visit_clause
@@ -123,7 +121,7 @@ class View:
 
     @cached_property
     def _classes(self) -> Classes:
-        return check_spaces(self.program, Sink())
+        return classes_of(self.program)
 
     def space_of(self, tensor: str, axis: int) -> object:
         """A mark that an axis shares with all axes of its space, and with no other."""

@@ -319,6 +319,8 @@ class Program:
     asserts: tuple[Assert, ...]
     expects: tuple[Expect, ...]
     modules: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    # Found once, by `checker.spaces`.
+    classes: Any = field(default=None, init=False, compare=False, repr=False)
     # Found once, by `context.agreed`.
     same: tuple[tuple[Expr, Expr], ...] | None = field(default=None, init=False, compare=False, repr=False)
     # Made when they are first asked for.
