@@ -424,12 +424,12 @@ def _tidy(rows: list[_Numbered]) -> list[_Numbered] | None:
     return [{**dict(key), 0: bound} for key, bound in strongest.items()]
 
 
-def always_possible(known: Iterable[Polynomial]) -> bool:
+@lru_cache(4096)
+def always_possible(facts: tuple[Polynomial, ...]) -> bool:
     """Whether, for all sizes of at least 1, some point makes all of these at least 0.
 
     Only plain sums and differences of coordinates and sizes are decided; for all else False.
     """
-    facts = list(known)
     sizes: set[Atom] = set()
     for fact in facts:
         for monomial, factor in fact.terms.items():
