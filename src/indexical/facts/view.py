@@ -138,6 +138,10 @@ class View:
     def _shown(self) -> dict[str, str]:
         return {}
 
+    @cached_property
+    def _read_as(self) -> dict[tuple[str, str], list[tuple[ir.Expr, ...]]]:
+        return {}
+
     def made_of(self, *names: str) -> list[str]:
         """Tensors and all that these are made of, the nearest first."""
         return made_of(names, self.lets)
@@ -157,8 +161,12 @@ class View:
     def read_as(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         """At which indices a definition reads another, in its own coordinates, through all between them; its
         own coordinates for itself."""
-        if let is other:
-            return [let.clauses[0].slots]
+        pair = let.name, other.name
+        if pair not in self._read_as:
+            self._read_as[pair] = [let.clauses[0].slots] if let is other else self._found_reads(let, other)
+        return self._read_as[pair]
+
+    def _found_reads(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         result = []
         waiting, seen = [clause.body for clause in let.clauses], 0
         while waiting and seen < 500:
