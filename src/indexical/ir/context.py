@@ -52,10 +52,14 @@ def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
         expr, trail = waiting.pop()
         yield expr, trail
         kind = type(expr)
-        if kind is ir.Read or kind is ir.Array:
+        if kind in _PLAIN and not (isinstance(expr, ir.Map) and expr.op in ("&&", "||")):
             waiting += [(index, trail) for index in reversed(children(expr))]
         elif kind not in LEAVES:
             waiting += reversed(inside(expr, trail))
+
+
+# What has the same trail as all that is inside it, but for a choice.
+_PLAIN = frozenset((ir.Read, ir.Array, ir.Map))
 
 
 def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:

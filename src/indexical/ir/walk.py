@@ -111,9 +111,8 @@ def parts_in(let: Let) -> tuple[Expr, ...]:
 
 def is_bare(expr: Expr) -> bool:
     """Whether every read is at coordinates alone, and so never out of bounds."""
-    return all(
-        isinstance(index, Coord) for part in walk(expr) if isinstance(part, Read | Array) for index in part.indices
-    )
+    reads: list[Read | Array] = of_kinds((expr,), Read, Array)
+    return all(isinstance(index, Coord) for part in reads for index in part.indices)
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
