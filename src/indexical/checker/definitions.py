@@ -251,7 +251,7 @@ def define_recursive(
         start = {name: replace(tensor, kind=guess) for name, tensor in tensors.items()}
         found = _rehearse(unit, scope, groups, mentioned, names, start, local)
         if found is not None:
-            return _read_group(unit, scope, groups, names, found, local)
+            return found
     unknown = {name: replace(tensor, kind="real") for name, tensor in tensors.items()}
     return _read_group(unit, scope, groups, names, unknown, local)
 
@@ -268,13 +268,17 @@ def _rehearse(
     names: dict[str, str],
     tensors: dict[str, Tensor],
     local: bool,
-) -> dict[str, Tensor] | None:
-    """The kinds of definitions that read each other; None where that cannot be found out so. Only those are read again
-    that read one of which more is known now."""
+) -> dict[str, Meaning] | None:
+    """What definitions that read each other mean; None where their kinds cannot be found out so. Only those are read
+    again that read one of which more is known now."""
     sink, rehearsing = unit.sink, unit.rehearsing
     found: dict[str, Meaning] = {}
     waiting = groups
-    for _ in range(len(groups) + 4):
+    for turn in range(len(groups) + 4):
+        # Of one that reads itself alone, all is known after one rehearsal, nearly always.
+        kept = _kept(unit, scope, groups, names, tensors, local) if turn and len(groups) == 1 else None
+        if kept is not None:
+            return kept
         mark = _mark(unit, scope.frame)
         unit.sink, unit.rehearsing = type(sink)(), True
         read = _read_group(unit, scope, waiting, names, tensors, local)
@@ -286,7 +290,27 @@ def _rehearse(
             break
         tensors = {**tensors, **news}
         waiting = {name: clauses for name, clauses in groups.items() if not mentioned[name].isdisjoint(news)}
-    return tensors if all(isinstance(meaning, Tensor) for meaning in found.values()) else None
+    known = all(isinstance(meaning, Tensor) for meaning in found.values())
+    return _read_group(unit, scope, groups, names, tensors, local) if known else None
+
+
+def _kept(
+    unit: Unit,
+    scope: Scope,
+    groups: dict[str, list[tree.Let]],
+    names: dict[str, str],
+    tensors: dict[str, Tensor],
+    local: bool,
+) -> dict[str, Meaning] | None:
+    """A reading that is none for rehearsal; None, and forgotten, where it finds anything or more becomes known."""
+    mark, sink = _mark(unit, scope.frame), unit.sink
+    unit.sink = type(sink)()
+    read = _read_group(unit, scope, groups, names, tensors, local)
+    is_silent, unit.sink = not len(unit.sink), sink
+    if is_silent and all(isinstance(new, Tensor) and _alike(tensors[name], new) for name, new in read.items()):
+        return read
+    _reset(unit, scope.frame, mark)
+    return None
 
 
 def _unknown_axes(clause: tree.Let) -> tuple[ir.Axis, ...]:
@@ -334,11 +358,11 @@ def _alike(old: Tensor, new: Tensor) -> bool:
     return before == after and old.kind == new.kind and old.captured == new.captured
 
 
-Mark = tuple[int, int, dict[str, ir.Let], set[str], int]
+Mark = tuple[int, int, dict[str, ir.Let], set[str], int, int]
 
 
 def _mark(unit: Unit, frame: Frame) -> Mark:
-    return len(frame.pending), len(frame.asserts), dict(unit.lets), set(unit.taken), unit.count
+    return len(frame.pending), len(frame.asserts), dict(unit.lets), set(unit.taken), unit.count, len(unit.asserts)
 
 
 def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
@@ -346,6 +370,7 @@ def _reset(unit: Unit, frame: Frame, mark: Mark) -> None:
     del frame.pending[mark[0] :]
     del frame.asserts[mark[1] :]
     unit.lets, unit.taken, unit.count = mark[2], mark[3], mark[4]
+    del unit.asserts[mark[5] :]
 
 
 # --------------------------------------------------------------- whole tensors

@@ -16,6 +16,8 @@ def attach(
 ) -> tuple[Scope, list[tree.Guard], set[str]]:
     """The scope with the abbreviations of `where`, the guards that are the declaration's own, and the
     coordinates that are bound deeper inside. The other guards are left with their reductions."""
+    if not where:
+        return scope, [], set()
     abbreviations = {c.name: c for c in where if isinstance(c, tree.Abbreviation)}
     scope = scope.binding({name: Abbreviated(c.value, c.span) for name, c in abbreviations.items()})
     beside = list(at_this_depth(body))

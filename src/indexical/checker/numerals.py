@@ -3,23 +3,26 @@ do not hold only where nothing is computed in floats."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import chain
 
 from ..diagnostics import Diagnostic, Label, Sink
 from ..ir import nodes as ir
 from ..ir.types import KIND_OF
-from ..ir.walk import children, of_kinds, parts_of, walk
+from ..ir.walk import children, parts_in, parts_of, walk
 from ..ir.whole import LARGEST
 from .reporting import report_all
 
 
 def check(program: ir.Program, sink: Sink) -> None:
     """Report every number that is used as a whole one and has more than 64 bits."""
+    claimed = [axis.extent for tensor in program.inputs for axis in tensor.axes]
+    claimed += [claim.condition for claim in program.asserts]
+    claimed += [expr for expect in program.expects for expr in expect.expressions]
+    if not any(map(_is_too_large, _numbers(program, claimed))):
+        return
     for let in program.lets:
-        numbers: list[ir.Const | ir.Array] = of_kinds(parts_of(let), ir.Const, ir.Array)
-        if not any(isinstance(number, ir.Array) or _is_too_large(number) for number in numbers):
-            continue
         found = Sink()
         bodies = {id(clause.body) for clause in let.clauses}
         for part in parts_of(let):
@@ -35,6 +38,15 @@ def check(program: ir.Program, sink: Sink) -> None:
             _report(expr, True, sink)
 
 
+def _numbers(program: ir.Program, claimed: Iterable[ir.Expr]) -> Iterator[ir.Const]:
+    """Every number in the definitions of a program, and in what is claimed."""
+    for part in chain(*(parts_in(let) for let in program.lets), *map(walk, claimed)):
+        if isinstance(part, ir.Const):
+            yield part
+        elif isinstance(part, ir.Array):
+            yield from part.cells
+
+
 def _report(expr: ir.Expr, becomes_real: bool, sink: Sink) -> None:
     for number in _too_large(expr, becomes_real):
         shown = str(number.value)
@@ -45,15 +57,12 @@ def _report(expr: ir.Expr, becomes_real: bool, sink: Sink) -> None:
 def beyond_floats(program: ir.Program) -> list[Diagnostic]:
     """A finding for every real number that would be an infinity or 0 in floats of 64 bits. Exact numbers hold it."""
     found: dict[ir.Const, Diagnostic] = {}
-    for expr in (*(part for let in program.lets for part in parts_of(let)), *(c.condition for c in program.asserts)):
-        for part in walk(expr):
-            for number in part.cells if isinstance(part, ir.Array) else (part,):
-                if isinstance(number, ir.Const) and isinstance(number.value, Fraction) and number not in found:
-                    side = _side(number.value)
-                    if side is not None:
-                        help = "`ix exact` and `ix verify` compute with it"
-                        message = f"this number is {side}, and this is computed in floats"
-                        found[number] = Diagnostic("IX104", message, (Label(number.span),), help=help)
+    for number in _numbers(program, [claim.condition for claim in program.asserts]):
+        side = _side(number.value) if isinstance(number.value, Fraction) and number not in found else None
+        if side is not None:
+            help = "`ix exact` and `ix verify` compute with it"
+            message = f"this number is {side}, and this is computed in floats"
+            found[number] = Diagnostic("IX104", message, (Label(number.span),), help=help)
     return list(found.values())
 
 

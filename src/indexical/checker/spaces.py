@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import permutations
+from itertools import chain, permutations
 from typing import TypeAlias
 
 from ..diagnostics import Label, Sink
 from ..ir import nodes as ir
 from ..ir.context import Trail, bound_by, places_of, visit
 from ..ir.types import Coordinate
-from ..ir.walk import walk
+from ..ir.walk import of_kinds, parts_in
 from ..records import dataclass
 from ..source import Span
 from .reporting import report_all
@@ -80,19 +80,26 @@ def check(program: ir.Program, sink: Sink) -> Classes:
             classes = _classes(program, joined, found)
     for diagnostic in found:
         sink.add(diagnostic)
+    object.__setattr__(program, "classes", classes)
     return classes
+
+
+def classes_of(program: ir.Program) -> Classes:
+    """The axes and coordinates of a program by space: its check found them, where spaces are declared."""
+    known: Classes | None = program.classes
+    return check(program, Sink()) if known is None else known
 
 
 def are_declared(program: ir.Program) -> bool:
     """Whether some coordinate is of a space that is declared: where none is, no index joins two."""
-    clauses = [clause for let in program.lets for clause in let.clauses]
-    found = [axis.coordinate for tensor in program.inputs for axis in tensor.axes]
-    found += [range.coordinate for clause in clauses for range in clause.ranges]
-    found += [range.coordinate for expect in program.expects for range in expect.ranges]
-    inside = [expr for clause in clauses for expr, _ in places_of(clause)]
-    inside += [part for expect in program.expects for expr in expect.expressions for part in walk(expr)]
-    found += [coordinate for expr in inside if isinstance(expr, ir.Reduce) for coordinate in expr.coordinates]
-    return any(coordinate.space is not None for coordinate in found)
+    if any(axis.coordinate.space is not None for tensor in program.inputs for axis in tensor.axes):
+        return True
+    ranges = [range for let in program.lets for clause in let.clauses for range in clause.ranges]
+    ranges += [range for expect in program.expects for range in expect.ranges]
+    claimed = of_kinds((expr for expect in program.expects for expr in expect.expressions), ir.Reduce)
+    parts = chain(claimed, *(parts_in(let) for let in program.lets))
+    ranges += [range for part in parts if isinstance(part, ir.Reduce) for range in part.ranges]
+    return any(range.coordinate.space is not None for range in ranges)
 
 
 # The coordinates that run through several spaces, by the identity of their ranges, and the name of these together.

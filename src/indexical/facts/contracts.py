@@ -21,7 +21,7 @@ from .along import is_position, positions_of
 from .attention import Gather, Ungathered
 from .dependence import Scan
 from .orders import place_on
-from .roles import ROLES, Roles, query_of, roles, rows_of
+from .roles import ROLES, Parts, parts_of, query_of, rows_of
 from .view import View
 from .weights import added
 
@@ -34,7 +34,7 @@ class Claim:
     word: str
     view: View
     gather: Gather | Ungathered
-    roles: Roles
+    roles: Parts
     sink: Sink
     coordinate: str = ""
     argument: ir.Expr | None = None
@@ -64,7 +64,7 @@ def check(view: View, sink: Sink) -> None:
                 help="an attention sums values under weights that compare who asks with who answers",
             )
             continue
-        claim = Claim(contract, "", view, gather, roles(view, gather), sink)
+        claim = Claim(contract, "", view, gather, parts_of(view, gather), sink)
         known = [holds(replace(claim, word=role, coordinate=name)) for role, name in contract.roles]
         good = all(known) and _proves_structure(claim)
         summed = any(flag.startswith("rows ") for flag, _ in contract.flags)
@@ -107,9 +107,9 @@ def gather_of(view: View, name: str) -> Gather | Ungathered | None:
 def _proves_role(claim: Claim) -> bool:
     contract, found, view, gather = claim.contract, claim.roles, claim.view, claim.gather
     role, name = claim.word, claim.coordinate
-    if name in found.names[role] or (role in ("head", "batch") and name in found.names["shared"]):
+    if name in found.names(role) or (role in ("head", "batch") and name in found.names("shared")):
         return True
-    other = next((r for r in (*ROLES, "shared") if name in found.of(r) or name in found.names[r]), None)
+    other = next((r for r in (*ROLES, "shared") if name in found.of(r) or name in found.names(r)), None)
     actual = ", ".join(f"`{n}`" for n in found.of(role)) or "nothing"
     blocks = () if other is not None else _taken_apart(view, contract.name, gather, name)
     if blocks:
@@ -179,7 +179,7 @@ def _names_in(expr: ir.Expr) -> set[str]:
     return {c.name for c in expr.type.coordinates}
 
 
-def _check_sides(contract: ir.Contract, found: Roles, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
+def _check_sides(contract: ir.Contract, found: Parts, view: View, gather: Gather | Ungathered, sink: Sink) -> None:
     """Report a tensor that is declared at the query and read at the key in the scores, or the other way round."""
     claimed = {role: {name for r, name in contract.roles if r == role} for role in ("query", "key")}
     for comparison in view.comparisons(gather):
@@ -275,11 +275,15 @@ def _proves_causal(claim: Claim) -> bool:
     figure = None if offset is None else polynomial(offset, constants_of(view.lets)).constant
     ends = (last,) if figure is not None and figure < 0 else tuple(dict.fromkeys((here, last)))
     for scan in view.influence.of(contract.name):
-        for number, index in enumerate(scan.indices):
-            if index == here or not is_position(view, scan.tensor, number, index, positions):
-                continue
+        places = [
+            index
+            for number, index in enumerate(scan.indices)
+            if index != here and is_position(view, scan.tensor, number, index, positions)
+        ]
+        reached = view.scanning(let, scan) if places else None
+        for index in places:
             orders = [build.apply("<=", (index, end), "bool", index.span) for end in ends]
-            if not any(view.scanning(let, scan).proves(order) for order in orders):
+            if reached is None or not any(reached.proves(order) for order in orders):
                 _report_causal(contract, view, gather, claim.roles, scan, index, here, offset, claim.sink)
                 return False
     return True
@@ -289,7 +293,7 @@ def _report_causal(
     contract: ir.Contract,
     view: View,
     gather: Gather | Ungathered,
-    found: Roles,
+    found: Parts,
     scan: Scan,
     index: ir.Expr,
     here: ir.Expr,
@@ -306,7 +310,8 @@ def _report_causal(
     at = view.shown(index.coordinate) if isinstance(index, ir.Coord) else show(index)
     done = "gathered" if isinstance(gather, Gather) else "normalised"
     read = Label(gather.span, f"{done} here; `{scan.tensor}` is read at `{at}`")
-    key, query = view.shown(gather.coordinate), found.query[0] if found.query else show(here)
+    key, asking = view.shown(gather.coordinate), found.of("query")
+    query = asking[0] if asking else show(here)
     past = "" if offset is None else f" - {-figure}" if figure is not None and figure < 0 else f" + {show(offset)}"
     if point is None:
         order = f"{show(index)} <= {show(here)}{past}"

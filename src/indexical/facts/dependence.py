@@ -282,30 +282,31 @@ def _parts(expr: ir.Expr, trail: Trail, lets: Mapping[str, ir.Let], influence: b
             return inside(expr, trail)
 
 
-def support(expr: ir.Expr, lets: Mapping[str, ir.Let], influence: bool = False) -> ir.Expr | None:
+def support(
+    expr: ir.Expr, lets: Mapping[str, ir.Let], influence: bool = False, within: frozenset[str] = frozenset()
+) -> ir.Expr | None:
     """The condition under which no guard removes a value; None where none can remove it. A definition that reads
     itself is not looked through again: what an earlier step lost is not said here. A sum of what is removed is a 0 like
-    any other, and what it multiplies is read; but it has no `influence`."""
+    any other, and what it multiplies is read; but it has no `influence`. This is asked `within` these definitions."""
     match expr:
-        case ir.Read(tensor, indices) if tensor in lets and len(lets[tensor].clauses) == 1:
+        case ir.Read(tensor, indices) if tensor in lets and tensor not in within and len(lets[tensor].clauses) == 1:
             clause = lets[tensor].clauses[0]
-            others = {name: let for name, let in lets.items() if name != tensor}
-            inner = build.conjunction((clause.guard, support(clause.body, others, influence)))
+            inner = build.conjunction((clause.guard, support(clause.body, lets, influence, within | {tensor})))
             return None if inner is None else at(clause, inner, indices)
         case ir.Normalize(op="softmax" | "cumsum", guard=guard):
             return guard
         case ir.Map("*", arguments):
-            return build.conjunction(support(argument, lets, influence) for argument in arguments)
+            return build.conjunction(support(argument, lets, influence, within) for argument in arguments)
         case ir.Map("/" | "neg", arguments):
-            return support(arguments[0], lets, influence)
+            return support(arguments[0], lets, influence, within)
         case ir.Map("+" | "-", arguments) if influence:
-            terms = list(dict.fromkeys(support(argument, lets, influence) for argument in arguments))
+            terms = list(dict.fromkeys(support(argument, lets, influence, within) for argument in arguments))
             some = [term for term in terms if term is not None]
             if len(some) < len(terms):
                 return None
             return some[0] if len(some) == 1 else build.apply("||", tuple(some), "bool", expr.span)
         case ir.Select(condition, then, otherwise):
-            sides = [support(then, lets, influence), support(otherwise, lets, influence)]
+            sides = [support(side, lets, influence, within) for side in (then, otherwise)]
             if sides == [None, None]:
                 return None
             cases = [build.conjunction((c, s)) for c, s in zip((condition, fails(condition)), sides, strict=True)]

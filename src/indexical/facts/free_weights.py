@@ -14,7 +14,7 @@ from ..ir import build
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Condition, Factor, Factored, Forms, Summed, factors_of, product_of, varying
 from ..ir.types import Coordinate
-from ..ir.walk import children, walk
+from ..ir.walk import children, of_kinds, walk
 from ..records import replace
 from .attention import Comparison, Gather, Site, compare, sites, two_sided
 from .weights import Weights
@@ -29,8 +29,8 @@ def free_gathers(view: View, lets: Iterable[ir.Let]) -> Iterator[Gather]:
         found = [
             gather
             for clause in let.clauses
-            for part in walk(clause.body)
-            if isinstance(part, ir.Reduce) and sums_one(part)
+            for part in of_kinds((clause.body,), ir.Reduce)
+            if sums_one(part)
             for gather in _gather(view, let, clause, part)
         ]
         if found:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
+from itertools import islice, product
 
 from ..checker.spaces import tied
 from ..ir import build
@@ -18,7 +18,7 @@ from ..ir.context import look_through
 from ..ir.needs import read_in
 from ..ir.prove import conjuncts
 from ..ir.types import Coordinate
-from ..ir.walk import rebuild, walk
+from ..ir.walk import of_kinds, rebuild, walk
 from ..records import dataclass, field
 from .attention import Comparison, Gather, Ungathered, meet
 from .orders import Order, order, place_on
@@ -67,45 +67,70 @@ class Roles:
 ROLES = ("query", "key", "compare", "carry", "head", "batch")
 
 
-def roles(view: View, gather: Use) -> Roles:
-    """The roles of the coordinates in a gather, or in the transpose of one."""
+@dataclass(eq=False)
+class Parts:
+    """The coordinates of each role in a gather, or in the transpose of one. Their names are found when they are asked
+    for. Some are heard `together`, each as a digit of the gather's own."""
+
+    view: View
+    gather: Use
+    found: list[Comparison]
+    values: list[Factor]
+    changed: Factor | None
+    coordinates: dict[str, frozenset[Coordinate]]
+    together: dict[Coordinate, ir.Expr]
+
+    def of(self, role: str) -> tuple[str, ...]:
+        """What the coordinates of a role are called in the gather."""
+        if role == "key" and self.together:
+            return tuple(self.view.shown(c) for c in self.together)
+        return tuple(sorted(self.view.shown(c) for c in self.coordinates[role]))
+
+    def names(self, role: str) -> frozenset[str]:
+        """Every name that a coordinate of a role goes by in the definitions that take part."""
+        names = _names(self.view, self.gather, self.found, self.coordinates[role])
+        return names.union(self.of("key")) if role == "key" and self.together else names
+
+
+def parts_of(view: View, gather: Use) -> Parts:
+    """The coordinates of each role."""
     found = view.comparisons(gather)
     weights = gather.weight_coordinates
     query = query_of(view, gather)
     kept = weights - query
-    head = {c for c in kept if _is_head(view, gather, found, c)}
-    batch = {c for c in kept - head if head or _said(view, gather, found, c) == "batch"}
+    head = frozenset(c for c in kept if _is_head(view, gather, found, c))
+    batch = frozenset(c for c in kept - head if head or _said(view, gather, found, c) == "batch")
     if not any(comparison.compared for comparison in found):
         found = [*found, *meet(view.forms, gather.weights.basis, gather.coordinate, query)]
     changed = changing(view.forms, gather)
     values = [factor for factor in gather.values if factor is not changed]
-    carry = _carried(gather, weights, query, values)
-    parts = {
+    coordinates = {
         "query": query,
         "key": frozenset((gather.coordinate,)),
         "compare": frozenset().union(*(comparison.compared for comparison in found)),
-        "carry": carry,
-        "head": frozenset(head),
-        "batch": frozenset(batch),
+        "carry": _carried(gather, weights, query, values),
+        "head": head,
+        "batch": batch,
         "shared": kept - head - batch,
     }
-    shown = {role: tuple(sorted(view.shown(c) for c in coordinates)) for role, coordinates in parts.items()}
-    names = {role: _names(view, gather, found, coordinates) for role, coordinates in parts.items()}
-    together = _together(view, gather)
-    if together:
-        shown["key"] = tuple(view.shown(c) for c in together)
-        names["key"] |= frozenset(shown["key"])
+    return Parts(view, gather, found, values, changed, coordinates, _together(view, gather))
+
+
+def roles(view: View, gather: Use) -> Roles:
+    """The roles of the coordinates in a gather, or in the transpose of one, and all else that is said of it."""
+    parts = parts_of(view, gather)
+    query, carry = parts.coordinates["query"], parts.coordinates["carry"]
     meaning = look_through(view.lets)
     facts = [fact for guard in gather.weights.kept for fact in conjuncts(guard, True, meaning)]
-    hears = all_of(_by_parts(fact, together) for fact in facts) or None
+    hears = all_of(_by_parts(fact, parts.together) for fact in facts) or None
     way = _order(view, gather, query)
     return Roles(
         gather.name,
-        **shown,
+        **{role: parts.of(role) for role in parts.coordinates},
         hears=hears,
-        names=names,
-        kind=_kind(gather, query, carry, values, changed),
-        values=_brought(view, gather, query, values),
+        names={role: parts.names(role) for role in parts.coordinates},
+        kind=_kind(gather, query, carry, parts.values, parts.changed),
+        values=_brought(view, gather, query, parts.values),
         direction=way.verdict,
         within=way.within,
         rows=rows_of(view, gather),
@@ -438,9 +463,6 @@ def _outside(view: View, gather: Use, coordinates: frozenset[Coordinate]) -> set
 
 def _written(view: View, normalizer: ir.Normalize) -> set[str]:
     """The names a normaliser's coordinate has in the text."""
-    for let in view.program.lets:
-        for clause in let.clauses:
-            for part in walk(clause.body):
-                if isinstance(part, ir.Normalize) and part.span == normalizer.span and not let.hidden:
-                    return {view.shown(part.coordinate)}
-    return set()
+    bodies = (clause.body for let in view.program.lets if not let.hidden for clause in let.clauses)
+    written = (part for part in of_kinds(bodies, ir.Normalize) if part.span == normalizer.span)
+    return {view.shown(part.coordinate) for part in islice(written, 1)}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from ..checker.spaces import Classes
-from ..checker.spaces import check as check_spaces
-from ..diagnostics import Sink
+from ..checker.spaces import Classes, classes_of
 from ..ir import nodes as ir
 from ..ir.algebra.factors import Forms
 from ..ir.context import Trail, agreed, assume, visit_clause
@@ -123,7 +121,7 @@ class View:
 
     @cached_property
     def _classes(self) -> Classes:
-        return check_spaces(self.program, Sink())
+        return classes_of(self.program)
 
     def space_of(self, tensor: str, axis: int) -> object:
         """A mark that an axis shares with all axes of its space, and with no other."""
@@ -136,14 +134,25 @@ class View:
         """Every expression inside a clause's body."""
         return list(walk(clause.body))
 
+    @cached_property
+    def _shown(self) -> dict[str, str]:
+        return {}
+
+    @cached_property
+    def _read_as(self) -> dict[tuple[str, str], list[tuple[ir.Expr, ...]]]:
+        return {}
+
     def made_of(self, *names: str) -> list[str]:
         """Tensors and all that these are made of, the nearest first."""
         return made_of(names, self.lets)
 
     def shown(self, coordinate: Coordinate) -> str:
         """A coordinate as the program calls it: without the number that inlining put behind its name."""
-        word = rf"\b{re.escape(coordinate.name)}\b"
-        return coordinate.name if re.search(word, self.program.source.text) else plain(coordinate.name)
+        name, known = coordinate.name, self._shown
+        if name not in known:
+            word = rf"\b{re.escape(name)}\b"
+            known[name] = name if re.search(word, self.program.source.text) else plain(name)
+        return known[name]
 
     def in_full(self, expr: ir.Expr) -> ir.Expr:
         """A condition, or a whole number, with the definitions in it, such as `limit[i]`, written out."""
@@ -152,8 +161,12 @@ class View:
     def read_as(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         """At which indices a definition reads another, in its own coordinates, through all between them; its
         own coordinates for itself."""
-        if let is other:
-            return [let.clauses[0].slots]
+        pair = let.name, other.name
+        if pair not in self._read_as:
+            self._read_as[pair] = [let.clauses[0].slots] if let is other else self._found_reads(let, other)
+        return self._read_as[pair]
+
+    def _found_reads(self, let: ir.Let, other: ir.Let) -> list[tuple[ir.Expr, ...]]:
         result = []
         waiting, seen = [clause.body for clause in let.clauses], 0
         while waiting and seen < 500:

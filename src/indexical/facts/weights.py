@@ -136,8 +136,14 @@ def _may_be_normalised(forms: Forms, factor: Factor) -> bool:
     return _exponentiates(forms, factor.expr)[1]
 
 
+def _may_be_weights(forms: Forms, factor: Factor) -> bool:
+    return isinstance(factor.expr, ir.Normalize) or _may_be_normalised(forms, factor)
+
+
 def find_weights(forms: Forms, product: Factored, ranges: Iterable[ir.Range]) -> Iterator[Weights]:
     """The factors of a product that sum to 1 over some coordinate. `ranges` are those around the product."""
+    if not any(factor.inverse or _may_be_weights(forms, factor) for factor in product.factors):
+        return
     scope = {r.coordinate: r for r in (*ranges, *(step.range for step in product.summed))}
     softmaxes = {n: f.expr for n, f in enumerate(product.factors) if isinstance(f.expr, ir.Normalize) and not f.inverse}
     softmaxes = {number: expr for number, expr in softmaxes.items() if expr.op == "softmax"}

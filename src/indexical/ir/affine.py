@@ -112,25 +112,30 @@ def of_atom(atom: Atom) -> Polynomial:
 
 def polynomial(expr: Expr, constants: Constants = no_constants) -> Polynomial:
     """A whole expression as a polynomial; what cannot be taken apart is an atom of its own."""
-    match expr:
-        case Coord(coordinate):
-            return of_atom(coordinate)
-        case Size():
-            return of_atom(expr)
-        case Const(value) if isinstance(value, int):
-            return number(int(value))
-        case Read(tensor, ()):
-            known = constants(tensor)
-            return of_atom(expr) if known is None else polynomial(known, constants)
-        case Map("+", (left, right)):
+    # The commonest first.
+    if isinstance(expr, Map):
+        return _of_map(expr, constants)
+    if isinstance(expr, Coord):
+        return of_atom(expr.coordinate)
+    if isinstance(expr, Const) and isinstance(expr.value, int):
+        return number(int(expr.value))
+    if isinstance(expr, Read) and not expr.indices:
+        known = constants(expr.tensor)
+        return of_atom(expr) if known is None else polynomial(known, constants)
+    return of_atom(expr)
+
+
+def _of_map(expr: Map, constants: Constants) -> Polynomial:
+    match expr.op, expr.arguments:
+        case "+", (left, right):
             return _reunited(polynomial(left, constants) + polynomial(right, constants), constants)
-        case Map("-", (left, right)):
+        case "-", (left, right):
             return polynomial(left, constants) - polynomial(right, constants)
-        case Map("neg", (operand,)):
+        case "neg", (operand,):
             return -polynomial(operand, constants)
-        case Map("*", (left, right)):
+        case "*", (left, right):
             return _bounded(polynomial(left, constants) * polynomial(right, constants), expr)
-        case Map("//" | "%" as op, (left, right)):
+        case "//" | "%" as op, (left, right):
             return _divide(op, polynomial(left, constants), polynomial(right, constants), _resolved(expr, constants))
         case _:
             return of_atom(expr)
@@ -155,13 +160,19 @@ def step_of(expr: Expr, coordinate: Coordinate) -> int | None:
 def _reunited(total: Polynomial, constants: Constants) -> Polynomial:
     """A sum in which a quotient and its remainder are what was divided: `n * (x / n) + x % n` is `x`."""
     for monomial, factor in total.terms.items():
-        match list(monomial):
-            case [(Map("%", (dividend, divisor)) as atom, 1)] if is_counted(polynomial(divisor, constants)):
-                quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
-                parts = polynomial(divisor, constants) * quotient * number(factor)
-                if parts.terms and all(total.terms.get(one) == times for one, times in parts.terms.items()):
-                    rest = (total - parts).plus(of_atom(atom), -factor)
-                    return _reunited(rest + polynomial(dividend, constants) * number(factor), constants)
+        if len(monomial) != 1:
+            continue
+        ((atom, power),) = monomial
+        if power != 1 or not isinstance(atom, Map) or atom.op != "%":
+            continue
+        dividend, divisor = atom.arguments
+        divides = polynomial(divisor, constants)
+        if is_counted(divides):
+            quotient = of_atom(Map("//", atom.arguments, atom.type, atom.span))
+            parts = divides * quotient * number(factor)
+            if parts.terms and all(total.terms.get(one) == times for one, times in parts.terms.items()):
+                rest = (total - parts).plus(of_atom(atom), -factor)
+                return _reunited(rest + polynomial(dividend, constants) * number(factor), constants)
     return total
 
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 from ..records import replace
 from . import build
 from .nodes import Expr, Map, Program
-from .walk import parts_of, rebuild, walk
+from .walk import parts_in, rebuild, walk
 
 
 def in_digits(program: Program) -> Program:
     """The program with the float nearest to `pi` in its place: for what floats compute, and for nothing exact."""
-    named = {let.name for let in program.lets if any(map(_has_names, parts_of(let)))}
+    named = {let.name for let in program.lets if any(map(_is_pi, parts_in(let)))}
     asserts = tuple(replace(claim, condition=_digits(claim.condition)) for claim in program.asserts)
     if not named and asserts == program.asserts:
         return program
@@ -34,15 +34,15 @@ def in_digits(program: Program) -> Program:
 
 def names_pi(program: Program) -> bool:
     """Whether a program says `pi` anywhere."""
-    parts = [part for let in program.lets for part in parts_of(let)]
-    return any(map(_has_names, (*parts, *(claim.condition for claim in program.asserts))))
+    claimed = (part for claim in program.asserts for part in walk(claim.condition))
+    return any(map(_is_pi, claimed)) or any(_is_pi(part) for let in program.lets for part in parts_in(let))
 
 
-def _has_names(expr: Expr) -> bool:
-    return any(isinstance(part, Map) and part.op == "pi" for part in walk(expr))
+def _is_pi(part: Expr) -> bool:
+    return isinstance(part, Map) and part.op == "pi"
 
 
 def _digits(expr: Expr) -> Expr:
-    if isinstance(expr, Map) and expr.op == "pi":
+    if _is_pi(expr):
         return build.real(Fraction(math.pi), expr.span)
     return rebuild(expr, _digits)

@@ -52,10 +52,14 @@ def visit(expr: ir.Expr, trail: Trail) -> Iterator[tuple[ir.Expr, Trail]]:
         expr, trail = waiting.pop()
         yield expr, trail
         kind = type(expr)
-        if kind is ir.Read or kind is ir.Array:
+        if kind in _PLAIN and not (isinstance(expr, ir.Map) and expr.op in ("&&", "||")):
             waiting += [(index, trail) for index in reversed(children(expr))]
         elif kind not in LEAVES:
             waiting += reversed(inside(expr, trail))
+
+
+# What has the same trail as all that is inside it, but for a choice.
+_PLAIN = frozenset((ir.Read, ir.Array, ir.Map))
 
 
 def inside(expr: ir.Expr, trail: Trail) -> list[tuple[ir.Expr, Trail]]:
@@ -168,9 +172,14 @@ class Agreement:
 def assume(trail: Trail, lets: Mapping[str, ir.Let]) -> Assumptions:
     """A trail as facts to reason from. Guards that are definitions are looked through."""
     result = Assumptions(constants=constants_of(lets), definitions=look_through(lets))
+    ranges: list[ir.Range] = []
     for step in trail:
-        result = result.within(step) if isinstance(step, ir.Range) else result.assuming(*step)
-    return result.sharpened()
+        if isinstance(step, ir.Range):
+            ranges.append(step)
+        else:
+            result = result.within(*ranges).assuming(*step)
+            ranges = []
+    return result.within(*ranges).sharpened()
 
 
 def constants_of(lets: Mapping[str, ir.Let]) -> Callable[[str], ir.Expr | None]:

@@ -49,18 +49,20 @@ def real_dtype(expr: ir.Expr, dtypes: Mapping[str, Dtype], weak: frozenset[str])
 
 def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype | None:
     """The dtype of an expression; None where only weak things of this kind are in it."""
-    if expr.type.kind != kind:
-        return None
-    match expr:
-        case ir.Read(tensor):
-            return known.get(tensor)
-        case ir.Map(op) if op.startswith("as "):
-            return op[3:]  # type: ignore[return-value]
-        case ir.Select(_, then, otherwise):
-            return widest([_of(then, known, kind), _of(otherwise, known, kind)])
-        case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
-            return None
-        case ir.Reduce(body=body) | ir.Normalize(body=body):
-            return None if expr.type.kind != body.type.kind else _of(body, known, kind)
-        case _:
-            return widest([_of(child, known, kind) for child in children(expr)])
+    found: set[Dtype | None] = set()
+    waiting = [expr]
+    while waiting:
+        expr = waiting.pop()
+        if expr.type.kind != kind:
+            continue
+        if isinstance(expr, ir.Read):
+            found.add(known.get(expr.tensor))
+        elif isinstance(expr, ir.Map) and expr.op.startswith("as "):
+            found.add(expr.op[3:])  # type: ignore[arg-type]
+        elif isinstance(expr, ir.Select):
+            waiting += (expr.then, expr.otherwise)
+        elif isinstance(expr, ir.Reduce | ir.Normalize):
+            waiting += () if expr.op in ("argmax", "argmin", "rank") else (expr.body,)
+        else:
+            waiting += children(expr)
+    return widest(found)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 from . import nodes as ir
 from .graph import components
 from .graph import reached as reached
-from .walk import parts_in, reads_of, walk
+from .walk import of_kinds, parts_in, reads_of, walk
 
 
 def members(order: ir.Order) -> set[str]:
@@ -18,7 +17,7 @@ def members(order: ir.Order) -> set[str]:
 
 def read_in(*exprs: ir.Expr) -> list[str]:
     """The tensors that expressions read, in order."""
-    return [part.tensor for expr in exprs for part in walk(expr) if isinstance(part, ir.Read)]
+    return [read.tensor for read in of_kinds(exprs, ir.Read)]
 
 
 def asserted(program: ir.Program) -> list[str]:
@@ -35,9 +34,9 @@ def measuring(program: ir.Program) -> set[str]:
     """The tensors that lengths, ranges and the places of clauses are made of: all these are known before an array is
     read."""
     clauses = [clause for let in program.lets for clause in let.clauses]
-    claims = (part for claim in program.asserts for part in walk(claim.condition))
-    parts = chain(claims, *(parts_in(let) for let in program.lets))
-    ranges = [range for part in parts if isinstance(part, ir.Reduce) for range in part.ranges]
+    reductions = of_kinds((claim.condition for claim in program.asserts), ir.Reduce)
+    reductions += [part for let in program.lets for part in parts_in(let) if isinstance(part, ir.Reduce)]
+    ranges = [range for reduction in reductions for range in reduction.ranges]
     ranges += [range for clause in clauses for range in clause.ranges]
     exprs = [axis.extent for tensor in program.tensors.values() for axis in tensor.axes]
     exprs += [slot for clause in clauses for slot in clause.slots]

@@ -7,7 +7,7 @@ indices of a read. Everywhere else there are sets of coordinates.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..records import Hashed, dataclass, field
 from ..source import Source, Span
@@ -110,6 +110,8 @@ class Range(Hashed):
     upper: Expr
     stated: bool
     span: Span = _span()
+    # Found once, by `prove`: the polynomials that are at least 0 in it.
+    inside: tuple[Any, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def from_zero(self) -> bool:
@@ -233,7 +235,8 @@ class Let:
     call: Span | None = field(default=None, compare=False, repr=False)
     captured: int = 0
     derived: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    # Each found once, by `walk.reads_of` and by `transform.gradient`.
+    # Each found once, by `walk.parts_in`, by `walk.reads_of` and by `transform.gradient`.
+    parts: tuple[Expr, ...] | None = field(default=None, init=False, compare=False, repr=False)
     reads: tuple[Read, ...] | None = field(default=None, init=False, compare=False, repr=False)
     slopes: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
@@ -316,6 +319,8 @@ class Program:
     asserts: tuple[Assert, ...]
     expects: tuple[Expect, ...]
     modules: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    # Found once, by `checker.spaces`.
+    classes: Any = field(default=None, init=False, compare=False, repr=False)
     # Found once, by `context.agreed`.
     same: tuple[tuple[Expr, Expr], ...] | None = field(default=None, init=False, compare=False, repr=False)
     # Made when they are first asked for.

@@ -58,12 +58,10 @@ class Assumptions:
     constants: Constants = field(default=no_constants, compare=False)
     definitions: Definitions = field(default=no_definitions, compare=False)
 
-    def within(self, range: Range) -> Assumptions:
-        """Also: the coordinate is in its range."""
-        point = of_atom(range.coordinate)
-        lower = [polynomial(bound, self.constants) for bound in _each(range.lower, "max")]
-        upper = [polynomial(bound, self.constants) for bound in _each(range.upper, "min")]
-        return self._also((*(point - bound for bound in lower), *(bound - point - 1 for bound in upper)), (), False)
+    def within(self, *ranges: Range) -> Assumptions:
+        """Also: each coordinate is in its range."""
+        rows = [row for range in ranges for row in _inside(range, self.constants)]
+        return self._also(rows, (), False) if rows else self
 
     def assuming(self, condition: Expr, holds: bool = True) -> Assumptions:
         """Also: the condition holds (or fails)."""
@@ -157,6 +155,19 @@ class Assumptions:
     def consistent(self) -> bool:
         """False only where it is certain that no point satisfies these."""
         return satisfiable(self.known, self)
+
+
+def _inside(range: Range, constants: Constants) -> tuple[Polynomial, ...]:
+    """What is at least 0 in a range: found once where its bounds are numbers and sizes, which no constant decides."""
+    if range.inside is not None:
+        return range.inside
+    point = of_atom(range.coordinate)
+    lower = [polynomial(bound, constants) for bound in _each(range.lower, "max")]
+    upper = [polynomial(bound, constants) for bound in _each(range.upper, "min")]
+    found = (*(point - bound for bound in lower), *(bound - point - 1 for bound in upper))
+    if type(range.lower) in walk.LEAVES and type(range.upper) in walk.LEAVES:
+        object.__setattr__(range, "inside", found)
+    return found
 
 
 def _each(bound: Expr, op: str) -> tuple[Expr, ...]:
@@ -413,12 +424,12 @@ def _tidy(rows: list[_Numbered]) -> list[_Numbered] | None:
     return [{**dict(key), 0: bound} for key, bound in strongest.items()]
 
 
-def always_possible(known: Iterable[Polynomial]) -> bool:
+@lru_cache(4096)
+def always_possible(facts: tuple[Polynomial, ...]) -> bool:
     """Whether, for all sizes of at least 1, some point makes all of these at least 0.
 
     Only plain sums and differences of coordinates and sizes are decided; for all else False.
     """
-    facts = list(known)
     sizes: set[Atom] = set()
     for fact in facts:
         for monomial, factor in fact.terms.items():

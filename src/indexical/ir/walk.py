@@ -87,23 +87,32 @@ def parts_of(let: Let) -> Iterator[Expr]:
 def reads_of(let: Let) -> tuple[Read, ...]:
     """Every read of a definition, which is walked when it is first asked for."""
     if let.reads is None:
-        found = tuple(of_kinds(parts_of(let), Read))
+        found = tuple([part for part in parts_in(let) if isinstance(part, Read)])
         object.__setattr__(let, "reads", found)
         return found
     return let.reads
 
 
-def parts_in(let: Let) -> Iterator[Expr]:
-    """Yield every expression of a definition, with all that is inside it."""
-    for expr in parts_of(let):
-        yield from walk(expr)
+def parts_in(let: Let) -> tuple[Expr, ...]:
+    """Every expression of a definition, with all that is inside it: walked when it is first asked for."""
+    if let.parts is None:
+        waiting = list(parts_of(let))[::-1]
+        found: list[Expr] = []
+        while waiting:
+            part = waiting.pop()
+            found.append(part)
+            kind = type(part)
+            if kind not in LEAVES:
+                waiting += _INSIDE[kind](part)
+        object.__setattr__(let, "parts", tuple(found))
+        assert let.parts is not None
+    return let.parts
 
 
 def is_bare(expr: Expr) -> bool:
     """Whether every read is at coordinates alone, and so never out of bounds."""
-    return all(
-        isinstance(index, Coord) for part in walk(expr) if isinstance(part, Read | Array) for index in part.indices
-    )
+    reads: list[Read | Array] = of_kinds((expr,), Read, Array)
+    return all(isinstance(index, Coord) for part in reads for index in part.indices)
 
 
 def rebuild(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:

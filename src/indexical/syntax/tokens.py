@@ -49,6 +49,9 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 
+# What is glued to a number.
+_GLUED = re.compile(r"\.?\w+")
+
 # What people write in place of a sign, and what to write here.
 INSTEAD = {
     "≤": "write `<=`",
@@ -87,27 +90,30 @@ def tokenize(source: Source, sink: Sink) -> tuple[list[Token], list[Comment]]:
     comments: list[Comment] = []
     end = 0
     while end < len(text):
-        found = _PATTERN.match(text, end)
-        if found is None:
-            end = _pass_over(source, _after_space(text, end), sink)
-            continue
-        kind = found.lastgroup
-        at, end = found.span(kind or 0)
-        word = text[at:end]
-        if kind == "symbol":
-            tokens.append(Token("symbol", word, at, end))
-        elif kind == "name":
-            if not word.isascii():
-                _check_name(source, word, at, sink)
-            tokens.append(Token("keyword" if word in KEYWORDS else "name", word, at, end))
-        elif kind == "number":
-            word, end = _check_number(source, at, end, sink)
-            tokens.append(Token("number", word, at, end))
-        elif kind == "text":
-            _check_escapes(source, word, at, sink)
-            tokens.append(Token("text", word, at, end))
-        elif kind == "comment":
-            comments.append(Comment(word.rstrip(), at, at + len(word.rstrip())))
+        for found in _PATTERN.finditer(text, end):
+            if found.start() > end:
+                end = _pass_over(source, _after_space(text, end), sink)
+                break
+            kind = found.lastgroup
+            at, end = found.span(kind or 0)
+            word = text[at:end]
+            if kind == "symbol":
+                tokens.append(Token("symbol", word, at, end))
+            elif kind == "name":
+                if not word.isascii():
+                    _check_name(source, word, at, sink)
+                tokens.append(Token("keyword" if word in KEYWORDS else "name", word, at, end))
+            elif kind == "number":
+                word, after = _check_number(source, at, end, sink)
+                tokens.append(Token("number", word, at, after))
+                if after > end:
+                    end = after
+                    break
+            elif kind == "text":
+                _check_escapes(source, word, at, sink)
+                tokens.append(Token("text", word, at, end))
+            elif kind == "comment":
+                comments.append(Comment(word.rstrip(), at, at + len(word.rstrip())))
     tokens.append(Token("end", "", len(text), len(text)))
     return tokens, comments
 
@@ -147,7 +153,7 @@ def _check_number(source: Source, start: int, end: int, sink: Sink) -> tuple[str
     """A number of a sane length, and the offset after it and what is glued to it."""
     text = source.text
     word = text[start:end]
-    glued = re.compile(r"\.?\w+").match(text, end)
+    glued = _GLUED.match(text, end)
     if glued is not None:
         span = Span(source, start, glued.end())
         sink.report(
