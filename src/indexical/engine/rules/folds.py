@@ -75,9 +75,9 @@ def _softpick(finish: Finish) -> Normaliser:
     return Normaliser(sums, finish, _at_least_0, _at_least_0)
 
 
-def _from_peak(sink: Value, level: Value, peak: Value) -> Value:
-    """e to a sink that counts from the largest score, where there is one."""
-    return exp_less(applied("+", *promoted((sink, _finite(peak)))), level)
+def _sunk(sink: Value, origin: Value, level: Value) -> Value:
+    """e to a sink that counts from some score."""
+    return exp_less(applied("+", *promoted((sink, origin))), level)
 
 
 # A sink is the score of a further key that carries 0; that of softpick counts from 0, from the level, or from the
@@ -91,10 +91,10 @@ NORMALISERS: Mapping[str, Normaliser] = {
         lambda sums, level, peak, more: quotient(sums, _raised(sums, exp_less(more[0], level)))
     ),
     "softpick from floor": _softpick(
-        lambda sums, level, peak, more: quotient(sums, _raised(sums, applied("exp", more[0])))
+        lambda sums, level, peak, more: quotient(sums, _raised(sums, _sunk(more[0], _at_least_0(peak), level)))
     ),
     "softpick from peak": _softpick(
-        lambda sums, level, peak, more: quotient(sums, _raised(sums, _from_peak(more[0], level, peak)))
+        lambda sums, level, peak, more: quotient(sums, _raised(sums, _sunk(more[0], _finite(peak), level)))
     ),
     "free": Normaliser({GATHERED: lambda score, level: score}, lambda sums, level, peak, more: sums[GATHERED]),
 }

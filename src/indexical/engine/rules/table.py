@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.types import SHORT
 from ...records import replace
 from ..alike import share_alike
-from ..ops import Contract, Fold, Library, Map, Normalize, Plan, Read, Reduce, Value, Write
+from ..ops import Contract, Library, Map, Normalize, Plan, Read, Reduce, Value, Write
 from .cache_writes import is_array, is_at_places, put_at_places, put_behind
 from .choices import choose_matrices, products_by_place, sum_groups
 from .convolution import convolve
@@ -59,7 +59,7 @@ from .telling import (
     into_places,
 )
 from .terms import is_truth
-from .tiles import tile_by_tile
+from .tiles import by_tiles
 from .turning import count_from_end
 from .turns import add_first_what_stays
 
@@ -256,7 +256,6 @@ STORES: tuple[Rule, ...] = (
 )
 
 LEGAL: tuple[Rule, ...] = (
-    Rule("tile by tile", Pattern(Fold), tile_by_tile, "Σ over all keys = Σ over tiles of Σ over their keys", always),
     Rule("sort", RANK, by_sorting, "rank(x) is a place in a stable sort", always, all_ranks),
     Rule("add up what is the same", SUM, sum_of_same, "Σ_k x = n·x if n > 0 else 0", always),
     CONTRACT_SHORT,
@@ -275,7 +274,8 @@ def optimise(plan: Plan, target: Target) -> Plan:
 
 
 def legalise(plan: Plan, target: Target) -> Plan:
-    """What a printer can print: no guard but in a `where`. That is no choice: the plan tells only of what has words."""
+    """What a printer can print: no guard but in a `where`, and no fold. That is no choice: the plan tells only of what
+    has words."""
     legal = rewrite(replace(plan, refused=(), applied=()), LEGAL, target)
     told = (one for one in legal.applied if one.words)
-    return replace(legal, refused=plan.refused, applied=(*plan.applied, *told))
+    return by_tiles(replace(legal, refused=plan.refused, applied=(*plan.applied, *told)))

@@ -22,6 +22,7 @@ from ..ops import (
     Iota,
     Map,
     Normalize,
+    Plan,
     Read,
     Reduce,
     Tiles,
@@ -31,12 +32,13 @@ from ..ops import (
     value,
     with_operands,
 )
-from ..order import reachable
+from ..order import mapped, reachable
 from .folds import GATHERED, NORMALISERS, exp_less
-from .patterns import Found, Target
 from .terms import NOWHERE, applied, cast, infinity, kept, promoted, real, where
 
 PEAK = "peak"
+
+NAME, LAW = "tile by tile", "a sum over all keys is one over tiles of sums over their keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,16 @@ def _size(name: Coordinate) -> ir.Expr:
     return build.size(name, NOWHERE)
 
 
-def tile_by_tile(one: Value, found: Found, target: Target) -> Value:
-    """A fold as loops over tiles."""
+def by_tiles(plan: Plan) -> Plan:
+    """The plan with loops over tiles in the place of folds."""
+    values = reachable([each.value for each in plan.definitions.values()])
+    return mapped(plan, _by_tiles) if any(isinstance(one.op, Fold) for one in values) else plan
+
+
+def _by_tiles(one: Value) -> Value:
     op = one.op
-    assert isinstance(op, Fold)
+    if not isinstance(op, Fold):
+        return one
     parts = _Parts(op)
     turn, home = _turn(one, op, parts)
     return value(Tiles(turn, tuple(leaf for leaf, _ in parts.leaves), home, one.dtype))
