@@ -1,7 +1,6 @@
 import math
 
 import numpy as np
-from indexical.backends.kernels.numpy_stream import attend_blocks
 
 
 class Refused(ValueError):
@@ -21,14 +20,32 @@ def program(Q, K, V):
     # let scores[b, h, i, j]  = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d));
     # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
     # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
-    def out_scores(r0, r1, k0, k1):
-        out_2 = Q[:, :, r0:r1] @ K[:, :, k0:k1].swapaxes(-1, -2) / math.sqrt(n_d)
-        j = np.arange(k0, k1)
-        i = np.arange(r0, r1)
-        return np.where(j <= i[:, None], out_2, -math.inf)
-    def out_values(k0, k1):
-        return V[:, :, k0:k1]
-    i_2 = np.arange(n_i)
-    out_3 = i_2 + 1
-    out = attend_blocks(out_scores, out_values, 0, out_3, n_i, (0, n_j), (n_b, n_h, n_i, n_e), np.float32)
+    out = np.zeros((n_b, n_h, n_i, n_e), np.float32)
+    i_step = max(1, 524288 // max(1, n_b * n_h * min(n_j, 512)))
+    for i0 in range(0, n_i, i_step):
+        i1 = min(i0 + i_step, n_i)
+        i_count = i1 - i0
+        peak = np.full((n_b, n_h, i_count), -np.inf, np.float32)
+        gathered = np.zeros((n_b, n_h, i_count, n_e), np.float32)
+        total = np.zeros((n_b, n_h, i_count), np.float32)
+        j_end = min(n_j, i0 + i_count)
+        for j0 in range(0, j_end, 512):
+            j1 = min(j0 + 512, j_end)
+            j_count = j1 - j0
+            j = np.arange(j_count)
+            i = np.arange(i_count)
+            allowed = j + j0 <= (i + i0)[:, None]
+            part = Q[:, :, i0:i1] @ K[:, :, j0:j1].transpose(0, 1, 3, 2) / math.sqrt(n_d)
+            score = np.where(allowed, part, -math.inf)
+            peak_2 = np.maximum(peak, score.max(-1, initial=-np.inf))
+            level = np.where(peak_2 == -math.inf, 0.0, peak_2)
+            fade = np.exp(peak - level)
+            weights = np.exp(score - level[:, :, :, None])
+            gathered_2 = gathered * fade[:, :, :, None] + weights @ np.where(
+                allowed.any(0)[:, None], V[:, :, j0:j1], 0.0
+            )
+            total_2 = total * fade + weights.sum(-1)
+            peak, gathered, total = peak_2, gathered_2, total_2
+        result = np.where((total == 0.0)[:, :, :, None], 0.0, gathered / total[:, :, :, None])
+        out[:, :, i0:i1] = result
     return out

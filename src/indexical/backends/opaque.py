@@ -14,6 +14,7 @@ from ..engine.constants import Facts
 from ..engine.dialects import dialect
 from ..engine.kernel_texts import reserved
 from ..engine.lower import lower
+from ..engine.lower.folds import Found
 from ..engine.ops import OpaqueKind
 from ..engine.ops import Plan as ArrayProgram
 from ..engine.rules import Target, optimise
@@ -31,6 +32,7 @@ from ..records import dataclass
 from .old import attention
 from .old.base import dialect_of
 from .old.code import Name, Node, Number
+from .old.folds import fold_of
 from .old.layout import Statement, arranged, flattened, modules_of, written
 from .old.liveness import groups_of, read_later, released
 from .old.lowering import Lowering, Stored
@@ -52,6 +54,7 @@ class Kernel:
     definitions: tuple[str, ...]
     reads: tuple[str, ...]
     last: bool = False
+    fold: Found | None = None
 
     @property
     def end(self) -> tuple[int, bool] | None:
@@ -103,7 +106,7 @@ def kernels_of(plan: Plan) -> dict[str, Kernel]:
     for step in plan.steps:
         names = _computed(step)
         if names:
-            kernel = Kernel(step, names, _read(step, names, lets))
+            kernel = Kernel(step, names, _read(step, names, lets), fold=fold_of(step, lets, plan.backend))
             found |= dict.fromkeys(names, kernel)
     return found
 

@@ -30,6 +30,7 @@ from .ops import (
     Reduce,
     Result,
     Table,
+    Tiles,
     Value,
     Write,
 )
@@ -58,7 +59,9 @@ def layouts(plan: Plan) -> dict[Value, Order]:
 def _home(one: Value) -> Order | None:
     """The order of an array that is given or stored; None for what is free."""
     match one.op:
-        case Input(_, home) | Table(home) | Join(home) | Carried(_, home) | Opaque(home=home) | Library(axes=home):
+        case Input(_, home) | Table(home) | Join(home) | Carried(_, home) | Library(axes=home):
+            return _names(home)
+        case Opaque(home=home) | Tiles(home=home):
             return _names(home)
         case Result(_, of):
             return _names(of.home)
@@ -109,6 +112,8 @@ def _wish(one: Value, part: Value, own: Order) -> Order:
         case Write(index=index, gone=gone) if part is one.op.values:  # What has a place lies together.
             moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
             return (*(name for name in own if name in moved), *_names(gone), *own)
+        case Tiles(turn, leaves):
+            return _names(turn.given[leaves.index(part)].op.home)
         case Library(args=args, layouts=layouts):
             return tuple(name for group in layouts[args.index(part)][1] for name in group)
         case Read(source, index) if part is source:

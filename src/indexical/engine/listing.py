@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Fold,
     Input,
     Iota,
     Join,
@@ -26,6 +27,7 @@ from .ops import (
     Reduce,
     Result,
     Table,
+    Tiles,
     Value,
     Write,
 )
@@ -118,6 +120,8 @@ def kind_of(one: Value) -> str:
             return "join"
         case Result():
             return "loop"
+        case Fold() | Tiles():
+            return "attend"
         case Opaque(step=kernel):
             return str(kernel.kind)
     raise TypeError(one.op)

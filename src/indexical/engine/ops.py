@@ -230,6 +230,45 @@ class Opaque:
         return (self.name, self.kernel, id(self.step), self.operands, self.home, self.kind, self.dtype)
 
 
+# -------------------------------------------------------------------------- folds
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """For each query, a sum over the points of `key` of weights times `value`: the weights are what a `normaliser` of
+    the table in `folds.py` makes of the `score` of a query and a key, at the pairs where the guard `where` holds.
+
+    `row` is the axis of queries. They hear keys from `low` up to `beyond`, where these are not None. `more` is what the
+    normaliser takes beside the score, `given` are definitions that all this is made of. The result is a quotient, NaN
+    over no keys, where `divides`; else it is 0 there.
+    `texts` are the lines of the relation that it computes.
+    """
+
+    normaliser: str
+    score: Value
+    value: Value
+    key: Axis
+    row: Coordinate | None
+    where: Value | None = None
+    low: Value | None = None
+    beyond: Value | None = None
+    more: tuple[Value, ...] = ()
+    given: tuple[Value, ...] = ()
+    divides: bool = False
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A fold as loops over tiles of queries and keys: nothing is as large as all pairs. `leaves` are the arrays that
+    are read; the `turn` of the loops (`tiles.py`) is made of their parts, and of no other values of the plan."""
+
+    turn: Any
+    leaves: tuple[Value, ...]
+    home: tuple[Axis, ...]
+    dtype: Dtype | None
+
+
 # -------------------------------------------------------------------- recurrences
 
 
@@ -280,7 +319,7 @@ class Result:
 
 Op: TypeAlias = (
     Input | Number | Table | Iota | Map | Read | Write | Put | Reduce | Contract | Normalize | Library | Join | Opaque
-    | Carried | Result
+    | Fold | Tiles | Carried | Result
 )  # fmt: skip
 
 
@@ -431,7 +470,7 @@ class Plan:
 
 _PLAIN = frozenset(
     "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step "
-    "owned counts".split()
+    "owned counts key row normaliser divides texts turn".split()
 )
 
 

@@ -42,9 +42,11 @@ from .ops import (
     Reduce,
     Result,
     Table,
+    Tiles,
     Value,
     Write,
     value,
+    with_operands,
 )
 from .order import mapped, reachable, roots_of
 
@@ -165,6 +167,9 @@ class _Specialise:
                 return value(replace(op, axes=self.axes(op.axes), words=words))
             case Contract():
                 return value(replace(op, over=self.axes(op.over)))
+            case Tiles():
+                turn = op.turn.changed(self.axis, self.inner)
+                return value(replace(op, turn=turn, home=self.axes(op.home)))
             case Result(loop, of):
                 return value(Result(loop, replace(of, home=self.axes(of.home))))
             case Map():
@@ -184,6 +189,14 @@ class _Specialise:
                 along = self.axis(op.along)
                 return value(replace(op, along=along, where=self.guard(op.where, op.source)))
         raise TypeError(op)
+
+    def inner(self, one: Value) -> Value:
+        """A value of the turn of a loop over tiles, which is none of the plan."""
+        memo: dict[Value, Value] = {}
+        for part in reachable([one]):
+            new = with_operands(part, memo.__getitem__)
+            memo[part] = self.changed(part if new is part.op else value(new))
+        return memo[one]
 
     def map(self, one: Value, op: Map) -> Value:
         if op.fn == "where":

@@ -17,6 +17,7 @@ from .constants import apart
 from .describe import Scalars, costed, operation_lines
 from .ops import Plan, Refused, Value
 from .order import mapped, reachable, roots_of
+from .rules import tiles
 from .rules.patterns import Target
 from .rules.rewrite import Step, rewrite
 from .rules.table import FIRST, LEGAL, RULES, STORES
@@ -117,6 +118,7 @@ def traced(
         steps: list[Step] = []
         done = rewrite(trace.plan, table, target, steps)
         trace.rewritten(steps, done)
+    trace.after(tiles.NAME, tiles.by_tiles(trace.plan), tiles.LAW)
     trace.after("share what is alike", share_alike(trace.plan), "of x[i] + 1 and x[j] + 1 one is computed")
     if sizes is not None:
         became: dict[Value, Value] = {}

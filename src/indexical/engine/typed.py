@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Fold,
     Input,
     Iota,
     Join,
@@ -27,6 +28,7 @@ from .ops import (
     Reduce,
     Result,
     Table,
+    Tiles,
     Value,
     Write,
     axes_of,
@@ -45,6 +47,7 @@ def typed(op: Op) -> Value:
         dtype = DEFAULT_DTYPE[kind]  # Reals alone are weak as arrays.
     # An axis that is gone counts as well: a sum of what does not vary along it is that many times as much.
     bound = op.over if isinstance(op, Reduce | Contract) else op.gone if isinstance(op, Write | Put) else ()
+    bound = (op.key,) if isinstance(op, Fold) else bound
     steps = [axis.extent.type.coordinates for axis in (*axes, *bound) if axis.extent.type.coordinates]
     return Value(op, axes, kind, dtype, _symbols(op).union(*steps), _known(op, kind, dtype))
 
@@ -95,6 +98,11 @@ def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
             return merged((along,), axes_of(*parts)), kind, dtype
         case Library(axes=axes, kind=kind, dtype=dtype):
             return _sorted(axes), kind, dtype
+        case Fold(score=score, value=carried, key=key, where=where, more=more):
+            parts = (score, carried, *more, *(() if where is None else (where,)))
+            return axes_of(*parts, without=(key,)), "real", widest((score.dtype, carried.dtype))
+        case Tiles(home=home, dtype=dtype):
+            return _sorted(home), "real", dtype
     raise TypeError(op)
 
 
@@ -184,7 +192,7 @@ def _known(op: Op, kind: Kind, dtype: Dtype | None) -> Known:
         case Normalize(fn):
             finite = fn != "log_softmax" and all(one.known.finite for one in operands(op))
             return _stored(finite, dtype)
-        case Result() | Opaque() | Library():
+        case Result() | Opaque() | Library() | Fold() | Tiles():
             return _stored(False, dtype)
     return _stored(all(one.known.finite for one in operands(op)), dtype)
 

@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Fold,
     Input,
     Iota,
     Join,
@@ -29,6 +30,7 @@ from .ops import (
     Result,
     Store,
     Table,
+    Tiles,
     Value,
     Write,
 )
@@ -144,6 +146,11 @@ def _whole(op: Op, names: Names, depth: int) -> str:
             return f"join {'; '.join(clauses)}"
         case Opaque(name, kernel, _, operands):
             return f"{kernel} for {name} of {', '.join(names.get(one, given) for given, one in operands)}"
+        case Fold(normaliser, score, carried, key, where=where):
+            weights, guard = f"{normaliser}({_operand(score, names, depth)})", _guard(where, names, depth)
+            return f"fold[{key.name}] {weights} × {_operand(carried, names, depth, _TIGHT)}{guard}"
+        case Tiles(_, leaves):
+            return f"tiles of {_list(leaves, names, depth)}"
         case Carried(name, steps=steps):
             return f"{name} so far, along {', '.join(map(str, steps))}"
         case Result(loop, of):

@@ -16,7 +16,6 @@ from . import (
     clauses,
     interval_attention,
     library_attention,
-    numpy_attention,
     operands,
     scans,
     sizes,
@@ -106,8 +105,6 @@ def attended(low: Lowering, let: ir.Let, step: Step, attend: Attend, frame: Fram
     """The kernel that the plan chose."""
     if step.chunks is not None and step.kernel != TRITON:
         return chunks.chunked(low, let, step.chunks, frame.kept)
-    if low.text.dialect.streams_blocks:
-        return numpy_attention.blocks(low, let, attend, frame)
     if step.kernel == FUSED:
         return library_attention.fused(low, let, attend, frame)
     if step.kernel == TRITON:

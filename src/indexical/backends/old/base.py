@@ -89,7 +89,6 @@ class Dialect(Protocol):
     flips_by_copying: bool
     contracts_by_copying: bool  # `tensordot` over several axes copies what a product of matrices reads as it lies.
     adds_products: bool  # `addmm`, `addmv`, `addcmul`.
-    streams_blocks: bool  # Attention is blocks of rows against blocks of keys, in functions inside the emitted one.
     attention: Name | None  # The kernel for queries, keys and values of four axes, contiguous and of equal width.
 
     def arange(self, start: Node, stop: Node) -> Node: ...

@@ -114,7 +114,6 @@ class Jax(NumPy):
     flips_by_copying = True
     contracts_by_copying = False
     adds_products = False
-    streams_blocks = False
     attention: Name | None = None
 
     def spelling(self, row: Function) -> Spelling:

@@ -39,7 +39,6 @@ class NumPy:
     flips_by_copying = False
     contracts_by_copying = False
     adds_products = False
-    streams_blocks = True
     attention: Name | None = None
 
     def call(self, name: str, *arguments: Part, **keywords: Part) -> Node:

@@ -48,7 +48,6 @@ class Torch:
     flips_by_copying = True
     contracts_by_copying = True
     adds_products = True
-    streams_blocks = False
     attention: Name | None = Name("torch.nn.functional.scaled_dot_product_attention")
 
     def dtype(self, dtype: Dtype) -> Node:

@@ -15,6 +15,7 @@ from ...ir.walk import reads_of
 from ...records import replace
 from ..ops import Axis, Check, Definition, Input, Iota, Join, Opaque, Plan, Value, host, value
 from . import elementwise, recurrences
+from .folds import fold
 from .lowering import Lowering
 from .ranges import bind
 from .scope import NOWHERE, Scope
@@ -31,7 +32,8 @@ def planned(low: Lowering, wanted: tuple[str, ...]) -> Plan:
             continue
         match order:
             case ir.Once(name) | ir.Stepwise(((name, _), *_)) if name in low.kernels:
-                low.values[name] = _opaque(low, low.lets[name])
+                found = low.kernels[name].fold
+                low.values[name] = _opaque(low, low.lets[name]) if found is None else fold(low, low.lets[name], found)
             case ir.Once(name):
                 low.values[name] = define(low, low.lets[name])
             case ir.Stepwise():

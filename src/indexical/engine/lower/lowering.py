@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...ir import build
 from ...ir import nodes as ir
@@ -23,18 +23,24 @@ from ..known import bounds_of
 from ..ops import Applied, Axis, Check, Number, Reduce, Value, apply, host, value
 from .scope import NOWHERE, Scope
 
+if TYPE_CHECKING:
+    from .folds import Found
+
 
 class Unsupported(Exception):
     """A program that has no array program."""
 
 
 class Kernel(Protocol):
-    """A kernel of the former emitter: what the plan calls it, and the tensors that it reads."""
+    """A kernel that the plan chose: what it is called, the tensors that it reads, and what it is as an operation; None
+    where the former emitter prints it."""
 
     @property
     def label(self) -> str: ...
     @property
     def reads(self) -> tuple[str, ...]: ...
+    @property
+    def fold(self) -> Found | None: ...
 
 
 class Lowering:

@@ -59,6 +59,7 @@ from .telling import (
     into_places,
 )
 from .terms import is_truth
+from .tiles import by_tiles
 from .turning import count_from_end
 from .turns import add_first_what_stays
 
@@ -273,7 +274,8 @@ def optimise(plan: Plan, target: Target) -> Plan:
 
 
 def legalise(plan: Plan, target: Target) -> Plan:
-    """What a printer can print: no guard but in a `where`. That is no choice: the plan tells only of what has words."""
+    """What a printer can print: no guard but in a `where`, and no fold. That is no choice: the plan tells only of what
+    has words."""
     legal = rewrite(replace(plan, refused=(), applied=()), LEGAL, target)
     told = (one for one in legal.applied if one.words)
-    return replace(legal, refused=plan.refused, applied=(*plan.applied, *told))
+    return by_tiles(replace(legal, refused=plan.refused, applied=(*plan.applied, *told)))

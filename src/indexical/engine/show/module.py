@@ -12,7 +12,7 @@ from ..arguments import Argument
 from ..carried import carried
 from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
-from ..ops import Input, Map, Number, Opaque, Plan, Result, Value
+from ..ops import Input, Map, Number, Opaque, Plan, Result, Tiles, Value
 from ..order import reachable, roots_of, stored
 from .again import Part
 from .imports import STANDARD, Import, imported, names_in, with_needed
@@ -269,7 +269,7 @@ def _is_computed(p: Printer, one: Value) -> bool:
 def _compute(p: Printer, one: Value, lines: Iterable[str]) -> None:
     """One definition under the lines of the relation."""
     p.add("")
-    p.tell(() if isinstance(one.op, Opaque) else lines)  # Those of a kernel are told by what writes it.
+    p.tell(() if isinstance(one.op, Opaque | Tiles) else lines)  # Those of a kernel are told by what writes it.
     p.needed_by = p.own_names[p.definition_of[one].name] if isinstance(one.op, Number) else ""
     code = p.code(one)
     if one not in p.names:

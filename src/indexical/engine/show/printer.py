@@ -32,6 +32,7 @@ from ..ops import (
     Reduce,
     Result,
     Table,
+    Tiles,
     Value,
     Write,
 )
@@ -49,6 +50,7 @@ from .opaque import Kernels, opaque
 from .reads import read
 from .reductions import normalize, reduce
 from .rows import Rows, so_far
+from .tiles import tiles
 from .words import places_of, word_for
 from .writes import put, write
 
@@ -353,6 +355,8 @@ class Printer:
                 return library(self, one)
             case Opaque():
                 return opaque(self, one)
+            case Tiles():
+                return tiles(self, one)
             case Join():
                 return join(self, one)
             case Carried():
