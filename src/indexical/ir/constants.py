@@ -8,12 +8,12 @@ from fractions import Fraction
 from ..records import replace
 from . import build
 from .nodes import Expr, Map, Program
-from .walk import parts_of, rebuild, walk
+from .walk import functions_of, rebuild, walk
 
 
 def in_digits(program: Program) -> Program:
     """The program with the float nearest to `pi` in its place: for what floats compute, and for nothing exact."""
-    named = {let.name for let in program.lets if any(map(_has_names, parts_of(let)))}
+    named = {let.name for let in program.lets if "pi" in functions_of(let)}
     asserts = tuple(replace(claim, condition=_digits(claim.condition)) for claim in program.asserts)
     if not named and asserts == program.asserts:
         return program
@@ -34,8 +34,9 @@ def in_digits(program: Program) -> Program:
 
 def names_pi(program: Program) -> bool:
     """Whether a program says `pi` anywhere."""
-    parts = [part for let in program.lets for part in parts_of(let)]
-    return any(map(_has_names, (*parts, *(claim.condition for claim in program.asserts))))
+    return any("pi" in functions_of(let) for let in program.lets) or any(
+        _has_names(claim.condition) for claim in program.asserts
+    )
 
 
 def _has_names(expr: Expr) -> bool:

@@ -87,10 +87,23 @@ def parts_of(let: Let) -> Iterator[Expr]:
 def reads_of(let: Let) -> tuple[Read, ...]:
     """Every read of a definition, which is walked when it is first asked for."""
     if let.reads is None:
-        found = tuple(of_kinds(parts_of(let), Read))
-        object.__setattr__(let, "reads", found)
-        return found
+        _look_through(let)
+    assert let.reads is not None
     return let.reads
+
+
+def functions_of(let: Let) -> frozenset[str]:
+    """The functions and operators in a definition, likewise."""
+    if let.functions is None:
+        _look_through(let)
+    assert let.functions is not None
+    return let.functions
+
+
+def _look_through(let: Let) -> None:
+    found: list[Read | Map] = of_kinds(parts_of(let), Read, Map)
+    object.__setattr__(let, "reads", tuple(part for part in found if isinstance(part, Read)))
+    object.__setattr__(let, "functions", frozenset(part.op for part in found if isinstance(part, Map)))
 
 
 def parts_in(let: Let) -> Iterator[Expr]:
