@@ -49,18 +49,25 @@ def real_dtype(expr: ir.Expr, dtypes: Mapping[str, Dtype], weak: frozenset[str])
 
 def _of(expr: ir.Expr, known: Mapping[str, Dtype | None], kind: Kind) -> Dtype | None:
     """The dtype of an expression; None where only weak things of this kind are in it."""
-    if expr.type.kind != kind:
-        return None
-    match expr:
-        case ir.Read(tensor):
-            return known.get(tensor)
-        case ir.Map(op) if op.startswith("as "):
-            return op[3:]  # type: ignore[return-value]
-        case ir.Select(_, then, otherwise):
-            return widest([_of(then, known, kind), _of(otherwise, known, kind)])
-        case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
-            return None
-        case ir.Reduce(body=body) | ir.Normalize(body=body):
-            return None if expr.type.kind != body.type.kind else _of(body, known, kind)
-        case _:
-            return widest([_of(child, known, kind) for child in children(expr)])
+    found: dict[Dtype | None, None] = {}
+    waiting = [expr]
+    while waiting:
+        expr = waiting.pop()
+        if expr.type.kind != kind:
+            continue
+        match expr:
+            case ir.Read(tensor):
+                found[known.get(tensor)] = None
+            case ir.Map(op) if op.startswith("as "):
+                found[op[3:]] = None  # type: ignore[index]
+            case ir.Map(arguments=arguments):
+                waiting += arguments
+            case ir.Select(_, then, otherwise):
+                waiting += (then, otherwise)
+            case ir.Reduce("argmax" | "argmin") | ir.Normalize("rank"):
+                pass
+            case ir.Reduce(body=body) | ir.Normalize(body=body):
+                waiting.append(body)
+            case _:
+                waiting += children(expr)
+    return widest(found)
