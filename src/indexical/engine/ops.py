@@ -302,12 +302,13 @@ class Value:
         dtype: Dtype | None,
         symbols: frozenset[Coordinate],
         known: Known,
+        parts: tuple[Value, ...],
     ) -> None:
         self.op, self.axes, self.kind, self.dtype, self.symbols, self.known = op, axes, kind, dtype, symbols, known
-        self.names = frozenset(axis.name for axis in axes)
-        self.parts = operands(op)
+        self.names = frozenset([axis.name for axis in axes])
+        self.parts = parts
         self.carried: bool = isinstance(op, Carried) or (
-            not isinstance(op, Result) and any(part.carried for part in self.parts)
+            not isinstance(op, Result) and any(part.carried for part in parts)
         )
 
     @property
@@ -336,15 +337,20 @@ def value(op: Op) -> Value:
     that makes an array."""
     found = _VALUES.get(op)
     if found is None:
-        from .typed import typed
-
-        made = typed(op)
+        made = _typer()(op)
         number = _as_number(op, made.kind)
         if number is not None:
             return value(number)
         with _MAKING:
             found = _VALUES.setdefault(op, made)
     return found
+
+
+@cache
+def _typer() -> Callable[[Op], Value]:
+    from .typed import typed
+
+    return typed
 
 
 def _as_number(op: Op, kind: Kind) -> Number | None:

@@ -54,7 +54,10 @@ def rewrite(plan: Plan, rules: tuple[Rule, ...], target: Target, steps: list[Ste
     if len(writer.plain) == len(values):
         return plan
     writer.shared = _shared(plan, values)
-    result = replaced(plan, {one: writer.rewritten(one) for one in values})
+    memo = {one: writer.rewritten(one) for one in values}
+    if not writer.steps and not any(isinstance(each, Declined) for trail in writer.trails.values() for each in trail):
+        return plan
+    result = replaced(plan, memo)
     if steps is not None:
         steps += writer.steps
     return _told(result, plan, writer, values)
