@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 KERNELS = f"{__name__.partition('.')[0]}.backends.kernels"
@@ -12,6 +12,7 @@ KERNELS = f"{__name__.partition('.')[0]}.backends.kernels"
 _NAMES = re.compile(
     r"^(?:def|class) (\w+)|^(\w+(?:, \w+)*)(?:: .+)?(?: = |$)|^(?:from \S+ )?import (\w[^(\n]*|\((?:[^)]*)\))", re.M
 )
+_CALLED = re.compile(r"(?<!def )(?<![.\w])\w+(?=\()")
 _WORD = re.compile(r"(?:\w[\w.]* as )?(?<![.\w])(\w+)")
 
 
@@ -22,3 +23,9 @@ def reserved(library: str) -> frozenset[str]:
     texts = [path.read_text(encoding="utf-8") for path in files]
     words = {word for text in texts for found in _NAMES.findall(text) for word in _WORD.findall("".join(found))}
     return frozenset({*words, "attend", "joint", "check"})
+
+
+@lru_cache(maxsize=1024)
+def called_in(text: str) -> tuple[str, ...]:
+    """What a text calls by name, each once: small functions are printed for many programs."""
+    return tuple(dict.fromkeys(_CALLED.findall(text)))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Protocol
 
+from ...engine.kernel_texts import called_in
 from ...engine.show.number_helpers import REFUSED
 from ...ir.types import Coordinate, Dtype, Kind
 from ...plan.target import Target
@@ -250,7 +251,7 @@ class Text:
         """A small function that stands above the emitted one."""
         if name not in self.helpers:
             self.helpers[name] = self.dialect.helpers[name]
-            for other in re.findall(r"(?<!def )(?<![.\w])\w+(?=\()", self.helpers[name]):
+            for other in called_in(self.helpers[name]):
                 if other in self.dialect.helpers:
                     self.helper(other)
         return name

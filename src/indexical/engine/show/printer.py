@@ -12,6 +12,7 @@ from ...ir import nodes as ir
 from ...ir.affine import Polynomial
 from ...ir.types import Coordinate, Dtype, Kind
 from ..arguments import Argument
+from ..kernel_texts import called_in
 from ..layouts import layouts
 from ..ops import (
     Axis,
@@ -174,7 +175,7 @@ class Printer:
         """A small function that stands above, with those that it calls."""
         if name not in self.helpers:
             text = self.texts[name]
-            for other in re.findall(r"(?<![\w.])\w+(?=\()", text):
+            for other in called_in(text):
                 if other != name and other in self.texts:
                     self.helper(other)
             self.helpers[name] = text
