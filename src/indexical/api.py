@@ -19,7 +19,7 @@ from .faults import deep
 from .ir import nodes as ir
 from .ir.functions import UNSTABLE
 from .ir.types import Dtype
-from .ir.walk import parts_in
+from .ir.walk import functions_of
 from .records import dataclass, field
 from .run import EMITTED
 from .run.asked import PLAIN, Face, arguments_of, check_backend, definitions, filled, name_of, packed, wanted_of
@@ -161,7 +161,7 @@ def _read(source: Source) -> _Reading:
 def _engine(program: ir.Program, texts: tuple[str, ...], told: Callable[[], ir.Program] | None) -> Engine:
     from .run.kernel import Engine
 
-    if any(isinstance(part, ir.Map) and part.op in UNSTABLE for let in program.lets for part in parts_in(let)):
+    if not all(UNSTABLE.isdisjoint(functions_of(let)) for let in program.lets):
         from .transform.stable import stable_program  # Few programs need it.
 
         program = stable_program(program)

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.types import SHORT, Coordinate, Dtype, Kind
-from ..records import dataclass
+from ..records import Hashed, dataclass
 from ..source import Span
 from .known import Known
 
@@ -36,7 +36,7 @@ Layout: TypeAlias = tuple[tuple[Coordinate, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Hashed):
     """A name, and the number of its points: a whole number of the host, made of sizes, whole scalars and steps."""
 
     name: Coordinate
@@ -47,7 +47,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class Input(Hashed):
     """An array that is given, with its axes in order; a real scalar is one without axes. One that is `owned` was given
     away: it may be written to. One that `counts` has numbers of points of an axis."""
 
@@ -60,14 +60,14 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Hashed):
     """A number of the host: a literal, a size, a bound, the step of a loop. It is weak: it takes the dtype it meets."""
 
     expr: ir.Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(Hashed):
     """An array literal; its cells run in row-major order."""
 
     home: tuple[Axis, ...]
@@ -76,7 +76,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Iota:
+class Iota(Hashed):
     """The points of an axis: 0, 1, and so on."""
 
     axis: Axis
@@ -86,7 +86,7 @@ class Iota:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Hashed):
     """An elementwise function of the table, an operator, a cast (`as f32`, or `as real`, which stays weak), or `where`;
     axes meet by name. `as wide` is `as f32` of 16 bits that the text does not ask for: it is how these are computed. A
     `checked` one of whole numbers is refused where it leaves its dtype or divides by 0.
@@ -102,7 +102,7 @@ class Map:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Hashed):
     """out[axes] = source[index]: slice, stride, window, flip, diagonal, renaming and gather are one map.
 
     `index` has a whole value for axes of the source, by name and in the order of names; an axis that it does not
@@ -116,7 +116,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class Write(Hashed):
     """The transpose of a read: out[.., p] combines values[.., gone] at the points whose place is p. `index` has new
     axes, in the order of names, and the place along each. Places outside are left out, and are refused where `outside`
     is `check` and `under` holds."""
@@ -130,7 +130,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class Put(Hashed):
     """`into`, in which values[.., gone] are stored where `index` is: it has a whole value for some axes of `into`, by
     name and in the order of names. No two points have one place. It is made only of an array that the caller gave away,
     and is then written to: nothing else of it is touched or copied."""
@@ -142,7 +142,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Hashed):
     """sum, prod, max, min, mean, any, all, argmax, argmin over axes, at the points where `where` holds. A `checked` sum
     or product of whole numbers is refused where it leaves 64 bits."""
 
@@ -154,7 +154,7 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(Hashed):
     """A product of arrays, summed over axes."""
 
     factors: tuple[Value, ...]
@@ -162,7 +162,7 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
-class Normalize:
+class Normalize(Hashed):
     """softmax, log_softmax, cumsum, cumprod, cummax, rank and their like along an axis that stays."""
 
     fn: str
@@ -173,7 +173,7 @@ class Normalize:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class Library(Hashed):
     """A kernel of the library by its name, of ordinary operands: what a rule puts in the place of several operations.
 
     `layouts` are the name and the layout of each argument, "" for one without a name: a layout has the axes that
@@ -192,7 +192,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class Join(Hashed):
     """Clauses put together: zeros of `home`, and each part stored at its slots, which are host numbers, or an axis plus
     a host number."""
 
@@ -341,12 +341,13 @@ class Value:
         dtype: Dtype | None,
         symbols: frozenset[Coordinate],
         known: Known,
+        parts: tuple[Value, ...],
     ) -> None:
         self.op, self.axes, self.kind, self.dtype, self.symbols, self.known = op, axes, kind, dtype, symbols, known
-        self.names = frozenset(axis.name for axis in axes)
-        self.parts = operands(op)
+        self.names = frozenset([axis.name for axis in axes])
+        self.parts = parts
         self.carried: bool = isinstance(op, Carried) or (
-            not isinstance(op, Result) and any(part.carried for part in self.parts)
+            not isinstance(op, Result) and any(part.carried for part in parts)
         )
 
     @property
@@ -375,15 +376,20 @@ def value(op: Op) -> Value:
     that makes an array."""
     found = _VALUES.get(op)
     if found is None:
-        from .typed import typed
-
-        made = typed(op)
+        made = _typer()(op)
         number = _as_number(op, made.kind)
         if number is not None:
             return value(number)
         with _MAKING:
             found = _VALUES.setdefault(op, made)
     return found
+
+
+@cache
+def _typer() -> Callable[[Op], Value]:
+    from .typed import typed
+
+    return typed
 
 
 def _as_number(op: Op, kind: Kind) -> Number | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..ir.affine import Polynomial, evenly, of_atom, polynomial
 from ..ir.functions import operation
-from ..ir.types import BOUNDS, DEFAULT_DTYPE, KIND_OF, Coordinate, Dtype, Kind, widest
+from ..ir.types import BOUNDS, DEFAULT_DTYPE, KIND_OF, NOWHERE, Coordinate, Dtype, Kind, widest
 from .known import ANYTHING, LONGEST, Known, bounds_of, either, mapped, repeated, within
 from .ops import (
     Axis,
@@ -49,11 +49,22 @@ def typed(op: Op) -> Value:
     bound = op.over if isinstance(op, Reduce | Contract) else op.gone if isinstance(op, Write | Put) else ()
     bound = (op.key,) if isinstance(op, Fold) else bound
     steps = [axis.extent.type.coordinates for axis in (*axes, *bound) if axis.extent.type.coordinates]
-    return Value(op, axes, kind, dtype, _symbols(op).union(*steps), _known(op, kind, dtype))
+    parts = operands(op)
+    symbols, known = _symbols(op, parts), _known(op, parts, kind, dtype)
+    return Value(op, axes, kind, dtype, symbols.union(*steps) if steps else symbols, known, parts)
 
 
 def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
     match op:
+        case Map("where", (condition, then, other)):
+            kinds = (then.kind, other.kind)
+            same = [one.dtype for one in (then, other) if one.kind == ("real" if "real" in kinds else then.kind)]
+            return axes_of(condition, then, other), "real" if "real" in kinds else then.kind, widest(same)
+        case Map(fn, args) if fn.startswith("some "):
+            return axes_of(*args), args[0].kind, args[0].dtype
+        case Map(fn, args):
+            kind = _kind(fn, args)
+            return axes_of(*args), kind, _dtype(fn, kind, args)
         case Input(_, home, kind, dtype) | Join(home, _, kind, dtype) | Carried(home=home, kind=kind, dtype=dtype):
             return _sorted(home), kind, dtype
         case Opaque(home=home, kind=kind, dtype=dtype):
@@ -66,15 +77,6 @@ def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
             return (), expr.type.kind, None
         case Iota(axis):
             return (axis,), "whole", None
-        case Map("where", (condition, then, other)):
-            kinds = (then.kind, other.kind)
-            same = [one.dtype for one in (then, other) if one.kind == ("real" if "real" in kinds else then.kind)]
-            return axes_of(condition, then, other), "real" if "real" in kinds else then.kind, widest(same)
-        case Map(fn, args) if fn.startswith("some "):
-            return axes_of(*args), args[0].kind, args[0].dtype
-        case Map(fn, args):
-            kind = _kind(fn, args)
-            return axes_of(*args), kind, _dtype(fn, kind, args)
         case Read(source, index):
             given = dict(index)
             kept = [axis for axis in source.axes if axis.name not in given]
@@ -139,13 +141,13 @@ def _reduced_kind(fn: str, kind: Kind) -> Kind:
 # ---------------------------------------------------------------------------- steps
 
 
-def _symbols(op: Op) -> frozenset[Coordinate]:
+def _symbols(op: Op, parts: tuple[Value, ...]) -> frozenset[Coordinate]:
     match op:
         case Number(expr):
             return expr.type.coordinates
         case Carried(symbols=symbols):
             return symbols
-    found = frozenset[Coordinate]().union(*(part.symbols for part in operands(op)))
+    found = NOWHERE.union(*[part.symbols for part in parts])
     return found - stepped(op.loop) if isinstance(op, Result) else found
 
 
@@ -158,8 +160,15 @@ def stepped(loop: Loop) -> frozenset[Coordinate]:
 # ---------------------------------------------------------------- what is known of it
 
 
-def _known(op: Op, kind: Kind, dtype: Dtype | None) -> Known:
+def _known(op: Op, parts: tuple[Value, ...], kind: Kind, dtype: Dtype | None) -> Known:
     match op:
+        case Map(fn, (source, _)) if fn.startswith("some "):
+            return source.known
+        case Map("where", (_, then, other)):
+            return Known(then.known.finite and other.known.finite, None, *either(then.known.bounds, other.known.bounds))
+        case Map(fn, args):
+            finite = all(one.known.finite for one in args) and (kind != "real" or _stays_finite(fn))
+            return _whole(finite, fn, args, dtype) if kind == "whole" else Known(finite)
         case Input(counts=True):
             return Known(True, None, 0, LONGEST)
         case Input():
@@ -173,28 +182,21 @@ def _known(op: Op, kind: Kind, dtype: Dtype | None) -> Known:
             return Known(True, polynomial(expr), *bounds_of(expr)) if kind == "whole" else Known(True)
         case Iota(axis):
             return Known(True, of_atom(axis.name), 0, max(0, bounds_of(axis.extent)[1] - 1))
-        case Map(fn, (source, _)) if fn.startswith("some "):
-            return source.known
-        case Map("where", (_, then, other)):
-            return Known(then.known.finite and other.known.finite, None, *either(then.known.bounds, other.known.bounds))
-        case Map(fn, args):
-            finite = all(one.known.finite for one in args) and (kind != "real" or _stays_finite(fn))
-            return _whole(finite, fn, args, dtype) if kind == "whole" else Known(finite)
         case Read(source, _, outside):
             bounds = source.known.bounds if outside == "never" else either(source.known.bounds, (0, 0))
             return Known(source.known.finite, None, *bounds)
         case Reduce(fn, source) if kind == "whole":
             return _whole_reduced(fn, source)
         case Reduce(fn):
-            return Known(fn not in ("max", "min", "mean") and all(one.known.finite for one in operands(op)))
+            return Known(fn not in ("max", "min", "mean") and all(one.known.finite for one in parts))
         case Normalize("rank"):
             return Known(True, None, 0, LONGEST)
         case Normalize(fn):
-            finite = fn != "log_softmax" and all(one.known.finite for one in operands(op))
+            finite = fn != "log_softmax" and all(one.known.finite for one in parts)
             return _stored(finite, dtype)
         case Result() | Opaque() | Library() | Fold() | Tiles():
             return _stored(False, dtype)
-    return _stored(all(one.known.finite for one in operands(op)), dtype)
+    return _stored(all(one.known.finite for one in parts), dtype)
 
 
 def _stored(finite: bool, dtype: Dtype | None) -> Known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from . import nodes as ir
-from .context import Trail, visit_clause
+from .context import Trail, places_of
 from .graph import components
 from .needs import asserted, made_of
 from .prove import conjuncts, no_definitions
@@ -27,7 +27,7 @@ def asked_where(program: ir.Program, wanted: Iterable[str]) -> dict[str, list[ir
     for group in reversed(groups):
         for name in group:
             for clause in lets[name].clauses:
-                for expr, trail in visit_clause(clause):
+                for expr, trail in places_of(clause):
                     if isinstance(expr, ir.Read) and expr.tensor in single and found.get(expr.tensor) != []:
                         facts = _facts(expr, trail, found.get(name, ()), lets)
                         known = found.get(expr.tensor, facts)

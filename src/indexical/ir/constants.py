@@ -8,12 +8,12 @@ from fractions import Fraction
 from ..records import replace
 from . import build
 from .nodes import Expr, Map, Program
-from .walk import parts_in, rebuild, walk
+from .walk import functions_of, rebuild, walk
 
 
 def in_digits(program: Program) -> Program:
     """The program with the float nearest to `pi` in its place: for what floats compute, and for nothing exact."""
-    named = {let.name for let in program.lets if any(map(_is_pi, parts_in(let)))}
+    named = {let.name for let in program.lets if "pi" in functions_of(let)}
     asserts = tuple(replace(claim, condition=_digits(claim.condition)) for claim in program.asserts)
     if not named and asserts == program.asserts:
         return program
@@ -35,7 +35,7 @@ def in_digits(program: Program) -> Program:
 def names_pi(program: Program) -> bool:
     """Whether a program says `pi` anywhere."""
     claimed = (part for claim in program.asserts for part in walk(claim.condition))
-    return any(map(_is_pi, claimed)) or any(_is_pi(part) for let in program.lets for part in parts_in(let))
+    return any("pi" in functions_of(let) for let in program.lets) or any(map(_is_pi, claimed))
 
 
 def _is_pi(part: Expr) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from itertools import product
 
-from ..records import dataclass, field, replace
+from ..records import dataclass, field
 from ..source import Span
 from . import build
 from . import nodes as ir
@@ -55,7 +55,7 @@ class Domain:
         """The points at which all conditions hold. Guards that are definitions are looked through."""
         result = cls(tuple(box), lets=lets or {})
         given = tuple(conditions)
-        return replace(result, pieces=result._pieces(given))
+        return result._of_pieces(result._pieces(given), True)
 
     @classmethod
     def along(cls, trail: Trail, lets: Mapping[str, ir.Let]) -> Domain:
@@ -65,6 +65,13 @@ class Domain:
         return cls.of(box, conditions, lets)
 
     # ------------------------------------------------------------------------ construction
+
+    def _of_pieces(self, pieces: tuple[Piece, ...], exact: bool) -> Domain:
+        """Other points of the same box, which knows what holds at all of it."""
+        found = Domain(self.box, pieces, exact, self.lets)
+        if "known" in vars(self):
+            vars(found)["known"] = self.known
+        return found
 
     def _pieces(self, conditions: tuple[ir.Expr, ...]) -> tuple[Piece, ...]:
         try:
@@ -225,7 +232,7 @@ class Domain:
             found, sure = self._eliminated((*tied, *piece.facts), gone)
             cases += [_needed(facts, piece.facts, result.known) if tidy else facts for facts in found]
             exact = exact and sure
-        return replace(result, pieces=_without_impossible(cases), exact=exact)
+        return result._of_pieces(_without_impossible(cases), exact)
 
     def _eliminated(
         self, facts: tuple[ir.Expr, ...], gone: Collection[Coordinate]

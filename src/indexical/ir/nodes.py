@@ -235,9 +235,10 @@ class Let:
     call: Span | None = field(default=None, compare=False, repr=False)
     captured: int = 0
     derived: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    # Each found once, by `walk.parts_in`, by `walk.reads_of` and by `transform.gradient`.
+    # Each found once, by `walk.parts_in`, `walk.reads_of`, `walk.functions_of` and `transform.gradient`.
     parts: tuple[Expr, ...] | None = field(default=None, init=False, compare=False, repr=False)
     reads: tuple[Read, ...] | None = field(default=None, init=False, compare=False, repr=False)
+    functions: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
     slopes: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
 

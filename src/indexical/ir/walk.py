@@ -93,6 +93,15 @@ def reads_of(let: Let) -> tuple[Read, ...]:
     return let.reads
 
 
+def functions_of(let: Let) -> frozenset[str]:
+    """The functions and operators in a definition, likewise."""
+    if let.functions is None:
+        found = frozenset([part.op for part in parts_in(let) if isinstance(part, Map)])
+        object.__setattr__(let, "functions", found)
+        return found
+    return let.functions
+
+
 def parts_in(let: Let) -> tuple[Expr, ...]:
     """Every expression of a definition, with all that is inside it: walked when it is first asked for."""
     if let.parts is None:

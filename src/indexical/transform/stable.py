@@ -18,7 +18,7 @@ from ..ir.context import constants_of
 from ..ir.formulas import read
 from ..ir.functions import FUNCTIONS, UNSTABLE
 from ..ir.needs import read_in
-from ..ir.walk import at, fresh_name, is_bare, parts_in, rebuild, walk
+from ..ir.walk import at, fresh_name, functions_of, is_bare, parts_in, rebuild, walk
 from ..records import dataclass, field, replace
 from ..source import Span
 
@@ -62,7 +62,7 @@ def stable_lets(
     lets: tuple[ir.Let, ...], recurrent: frozenset[str] = frozenset(), closed: frozenset[str] = frozenset()
 ) -> tuple[ir.Let, ...]:
     """The definitions in stable form; the same tuple where nothing changes. What is `closed` is not looked through."""
-    if not any(isinstance(part, ir.Map) and part.op in UNSTABLE for let in lets for part in parts_in(let)):
+    if all(UNSTABLE.isdisjoint(functions_of(let)) for let in lets):
         return lets
     apart = _split(lets, recurrent | closed)
     known = {let.name: let for let in apart if let.name not in closed}

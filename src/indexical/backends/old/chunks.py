@@ -9,6 +9,7 @@ from . import arrays, clauses, sizes
 from .base import Value
 from .code import ALL, NONE, Name, Node, call, fill, method
 from .lowering import Lowering, Stored
+from .operands import operand_value
 from .scope import Place, Scope
 from .values import sliced
 
@@ -67,7 +68,7 @@ def carried(low: Lowering, let: ir.Let, chunks: Chunks, covers: tuple[str, ...])
 
 
 def _computed(low: Lowering, expr: ir.Expr, scope: Scope, let: ir.Let, dtype: Dtype) -> Value:
-    value = arrays.as_real(low, low.value(expr, low.prover.projected(scope, expr.type.coordinates)))
+    value = arrays.as_real(low, operand_value(low, expr, scope))
     if value.python:
         return value
     return low.text.short(arrays.cast_to(low, value, dtype), let.name)

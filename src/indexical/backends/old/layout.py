@@ -330,7 +330,7 @@ def _renamed(statements: list[Statement], taken: set[str]) -> list[Statement]:
 
 
 def _with_names(statement: Statement, known: Mapping[str, str]) -> Statement:
-    if not statement.nodes:
+    if known.keys().isdisjoint((statement.target, *statement.words)):
         return statement
     place = None if statement.place is None else renamed(statement.place, known)
     code = None if statement.code is None else renamed(statement.code, known)

@@ -13,6 +13,7 @@ from .base import Value
 from .code import ALL, NAN, NONE, ZERO, Index, Infix, List, Name, Node, Number, Part, Prefix, Ternary, call, chain, fill
 from .elementwise import constant
 from .lowering import Lowering
+from .reads import is_plain_read
 from .scope import Place, Scope
 from .values import aligned, spaced
 
@@ -327,7 +328,8 @@ def hull(low: Lowering, op: str, attend: Attend, frame: Frame) -> Node:
 
 def operand_value(low: Lowering, expr: ir.Expr, kept: Scope) -> Value:
     """A query, key or value: it is evaluated where some pair that it takes part in is kept."""
-    return low.value(expr, low.prover.projected(kept, expr.type.coordinates))
+    asked = kept if is_plain_read(low, expr, kept) else low.prover.projected(kept, expr.type.coordinates)
+    return low.value(expr, asked)
 
 
 def has_a_key(attend: Attend) -> ir.Expr:

@@ -38,3 +38,15 @@ def _stored(low: Lowering, expr: ir.Read, scope: Scope) -> Value:
     indices = list(expr.indices)
     message = f"an index of `{expr.tensor}` is out of bounds"
     return indexing.at(low, base, indices, extents, message, scope)
+
+
+def is_plain_read(low: Lowering, expr: ir.Expr, scope: Scope) -> bool:
+    """Whether an expression is an array at coordinates that have just its points: what holds there says nothing."""
+    if not isinstance(expr, ir.Read) or expr.tensor in low.pretended or low.unbounded is not None:
+        return False
+    places = [scope.places[index.coordinate] for index in expr.indices if isinstance(index, ir.Coord)]
+    axes = low.tensors[expr.tensor].axes
+    return len(places) == len(axes) == len(set(expr.indices)) and all(
+        isinstance(axis.extent, ir.Size) and low.prover.is_measured(place, axis.extent)
+        for place, axis in zip(places, axes, strict=True)
+    )

@@ -39,7 +39,13 @@ def lower(
     """
     low = Lowering(program, dtypes, expressions.value, isolate, differentiable)
     low.numbers = frozenset(numbers)
-    low.arrays = frozenset(arrays).difference(measuring(program)) if arrays else frozenset()
+    low.arrays = _arrays(program, arrays)
     low.kernels = kernels or {}
     low.facts = facts
     return planned(low, wanted or program.outputs)
+
+
+def _arrays(program: ir.Program, arrays: Collection[str]) -> frozenset[str]:
+    """The whole scalars among some inputs of which no length is made."""
+    found = frozenset(one.name for one in program.inputs if one.name in arrays and one.kind == "whole" and not one.axes)
+    return found.difference(measuring(program)) if found else found

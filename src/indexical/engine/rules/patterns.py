@@ -28,6 +28,13 @@ class Pattern:
     commutes: bool = False
     when: Callable[[Value], bool] | None = None
 
+    def is_of(self, of: type, fn: str | None) -> bool:
+        """Whether an operation of this class and function may be like it."""
+        if self.of is not None and not issubclass(of, self.of):
+            return False
+        asked = dict(self.fields).get("fn", fn)
+        return asked == fn or (isinstance(asked, frozenset) and fn in asked)
+
     def match(self, one: Value, found: Found) -> list[Found]:
         """Every way in which a value is like this, with what was found before."""
         if self.of is not None and not isinstance(one.op, self.of):
@@ -109,7 +116,7 @@ def always(one: Value) -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """A law read from left to right. `apply` makes the right side of what the pattern found; None where it is none of
     its matter. Unless its cost is `always`, it is applied only where the right side, as the rules leave it, costs no

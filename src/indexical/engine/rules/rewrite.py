@@ -8,11 +8,12 @@ values made.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import cache, lru_cache, partial
 from heapq import heappop, heappush
 from typing import TypeAlias
 
 from ...records import dataclass, replace
-from ..ops import Applied, Plan, Refused, Result, Value, value, with_operands
+from ..ops import Applied, Op, Plan, Refused, Result, Value, value, with_operands
 from ..order import names_in, owners_of, reachable, replaced, roots_of
 from ..words import brief
 from .patterns import No, Rule, Target, always
@@ -21,6 +22,8 @@ from .patterns import No, Rule, Target, always
 Key: TypeAlias = tuple[Value, int]
 # A value to be rewritten by the rules from a number on: asked for by yielding it, answered by what it became.
 Work: TypeAlias = Generator[Key, Value, Value]
+# The class of an operation, and its function, where it has one.
+Kind: TypeAlias = tuple[type, str | None]
 
 
 @dataclass(slots=True)
@@ -51,7 +54,10 @@ def rewrite(plan: Plan, rules: tuple[Rule, ...], target: Target, steps: list[Ste
     if len(writer.plain) == len(values):
         return plan
     writer.shared = _shared(plan, values)
-    result = replaced(plan, {one: writer.rewritten(one) for one in values})
+    memo = {one: writer.rewritten(one) for one in values}
+    if not writer.steps and not any(isinstance(each, Declined) for trail in writer.trails.values() for each in trail):
+        return plan
+    result = replaced(plan, memo)
     if steps is not None:
         steps += writer.steps
     return _told(result, plan, writer, values)
@@ -59,7 +65,7 @@ def rewrite(plan: Plan, rules: tuple[Rule, ...], target: Target, steps: list[Ste
 
 def _told(result: Plan, plan: Plan, writer: Rewriter, values: Iterable[Value]) -> Plan:
     """The rewritten plan with the rules that made it, each for the definition that it is first needed for."""
-    owners, names = owners_of(plan), names_in(result)
+    owners, names = owners_of(plan), cache(partial(names_in, result))
     applied, refused = dict.fromkeys(plan.applied), dict.fromkeys(plan.refused)
     seen: set[Key] = set()
     for one in values:
@@ -68,7 +74,7 @@ def _told(result: Plan, plan: Plan, writer: Rewriter, values: Iterable[Value]) -
         for rule in writer.trail_of((one, 0), seen):
             match rule:
                 case Step(Rule(name, words=words), before, after):
-                    said = words(before, after, names) if words is not None else ""
+                    said = words(before, after, names()) if words is not None else ""
                     applied.setdefault(Applied(owners[one], brief(before), name, said))
                 case Declined(Rule(name), before, No(reason, way)):
                     refused.setdefault(Refused(owners[one], brief(before), name, reason, way))
@@ -85,6 +91,12 @@ def _shared(plan: Plan, values: Iterable[Value]) -> frozenset[Value]:
     return frozenset(roots_of(plan)) | {one for one, found in readers.items() if len(found) > 1}
 
 
+@lru_cache(maxsize=32)
+def _by_kind(rules: tuple[Rule, ...]) -> dict[Kind, tuple[tuple[int, Rule], ...]]:
+    """What is known of a table, for all plans: the rules for each kind of operation."""
+    return {}
+
+
 class Rewriter:
     """The state of one pass over a plan."""
 
@@ -94,7 +106,7 @@ class Rewriter:
         self.made_anyway: set[Value] = set()
         self.done: dict[Key, Value] = {}
         self.heights: dict[Value, int] = {}
-        self.by_class: dict[type, tuple[tuple[int, Rule], ...]] = {}
+        self.by_kind = _by_kind(rules)
         self.steps: list[Step] = []
         self.trails: dict[Key, list[Step | Declined | Key]] = {}
 
@@ -139,7 +151,7 @@ class Rewriter:
             if new is not one:
                 trail.append((new, 0))
                 return (yield new, 0)
-        for number, rule in self._rules_of(type(one.op)):
+        for number, rule in self._rules_of(one.op):
             if number < begin:
                 continue
             for found in rule.pattern.match(one, {}):
@@ -182,15 +194,18 @@ class Rewriter:
                 seen.add(top)
                 waiting += reversed(self.trails.get(top, ()))
 
-    def _rules_of(self, of: type) -> tuple[tuple[int, Rule], ...]:
-        if of not in self.by_class:
-            every = enumerate(self.rules)
-            self.by_class[of] = tuple((n, r) for n, r in every if r.pattern.of is None or issubclass(of, r.pattern.of))
-        return self.by_class[of]
+    def _rules_of(self, op: Op) -> tuple[tuple[int, Rule], ...]:
+        """The rules for operations of this class and function, with their numbers in the table."""
+        kind = type(op), getattr(op, "fn", None)
+        found = self.by_kind.get(kind)
+        if found is None:
+            found = tuple((n, rule) for n, rule in enumerate(self.rules) if rule.pattern.is_of(*kind))
+            self.by_kind[kind] = found
+        return found
 
     def is_met(self, one: Value) -> bool:
         """Whether a value is like the pattern of some rule. Where none of a plan is, it stays as it is."""
-        return any(rule.pattern.match(one, {}) for _, rule in self._rules_of(type(one.op)))
+        return any(rule.pattern.match(one, {}) for _, rule in self._rules_of(one.op))
 
     def difference(self, one: Value, other: Value, cost: Callable[[Value], float]) -> float:
         """How much more one value costs than another: of what is made for both, or anyway, nothing is looked at.

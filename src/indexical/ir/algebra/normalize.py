@@ -40,7 +40,17 @@ from .normal import (
     under,
 )
 from .powers import exponential, exponential_power, power
-from .predicates import BASES, adds_apart, has_logarithm, is_copy, is_exponential, is_mask, is_normalized, reads_in
+from .predicates import (
+    BASES,
+    adds_apart,
+    has_logarithm,
+    is_copy,
+    is_exponential,
+    is_logarithm,
+    is_mask,
+    is_normalized,
+    reads_in,
+)
 from .safety import Caution, Sides, doubtful, infinities
 from .sums import logarithm, opened, replaced, summed
 from .writing import written
@@ -66,6 +76,7 @@ class Algebra:
     known: dict[str, Form | None] = field(default_factory=dict)
     exponential: dict[str, bool] = field(default_factory=dict)
     simple: dict[str, bool] = field(default_factory=dict)
+    logarithmic: dict[str, bool] = field(default_factory=dict)
     infinite: dict[str, Sides] = field(default_factory=dict)
     work: int = 0
     depth: int = 0
@@ -212,7 +223,7 @@ class Algebra:
 
     def _logarithms(self, value: Form, expr: ir.Expr, scope: Scope) -> Form:
         """An exponent, with `log_softmax` and named logarithms in it taken apart."""
-        if any(isinstance(part, ir.Normalize | ir.Map) and part.op in ("log", "log_softmax") for part in walk(expr)):
+        if any(map(is_logarithm, walk(expr))):
             value = self._additive(expr, scope)
         return self.opened(value, self.is_logarithm)
 
@@ -354,6 +365,7 @@ class Algebra:
         self.known.pop(let.name, None)
         self.exponential.pop(let.name, None)
         self.simple.pop(let.name, None)
+        self.logarithmic.pop(let.name, None)
         self.infinite.pop(let.name, None)
         self.canonical.forget(let.name)
 
@@ -380,8 +392,18 @@ class Algebra:
         except Inexpressible:
             return None
 
+    def may_be_logarithm(self, name: str) -> bool:
+        """Whether a logarithm is taken in a definition, or in one that it reads: known without its normal form."""
+        if name not in self.logarithmic:
+            self.logarithmic[name] = False
+            let = self.lets.get(name)
+            if let is not None:
+                taken = any(is_logarithm(part) for part in self.contents.operations(let))
+                self.logarithmic[name] = taken or any(map(self.may_be_logarithm, self.contents.reads(let)))
+        return self.logarithmic[name]
+
     def is_logarithm(self, read: ir.Read) -> bool:
-        inner = self.definition(read.tensor)
+        inner = self.definition(read.tensor) if self.may_be_logarithm(read.tensor) else None
         return inner is not None and has_logarithm(inner)
 
     def opened(self, value: Form, opens: Callable[[ir.Read], bool]) -> Form:

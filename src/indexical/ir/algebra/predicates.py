@@ -19,6 +19,11 @@ def is_exponential(expr: ir.Expr) -> bool:
     return exponential_of(expr) is not None or (isinstance(expr, ir.Normalize) and "softmax" in expr.op)
 
 
+def is_logarithm(expr: ir.Expr) -> bool:
+    """Whether a logarithm is taken here."""
+    return isinstance(expr, ir.Normalize | ir.Map) and expr.op in ("log", "log_softmax")
+
+
 def exponential_of(expr: ir.Expr) -> tuple[ir.Expr | None, ir.Expr] | None:
     """The base and the exponent of an exponential with a fixed base, which is e where it is None."""
     match expr:

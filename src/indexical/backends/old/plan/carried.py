@@ -36,6 +36,8 @@ def carry(
     """The program with a definition for every sum that asks a state, what each of them is, and why others are not. A
     state that is `wanted`, or that anything else reads, is built in any case: so for definitions that other kernels
     have `taken`, and for those that are made of themselves."""
+    if not program.recurrent:
+        return program, {}, {}
     search = _Search(program, frozenset(taken) | program.recurrent)
     refusals: dict[str, Refusal] = {}
     for item in program.order:

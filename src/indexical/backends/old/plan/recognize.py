@@ -17,7 +17,7 @@ from ....ir.algebra.normal import ZERO, Form, Number, Product, Sum, TooLarge, fo
 from ....ir.algebra.normalize import Algebra
 from ....ir.algebra.predicates import holds_exponential, is_exponential
 from ....ir.algebra.writing import named, written
-from ....ir.context import Trail, visit_clause
+from ....ir.context import Trail, places_of
 from ....ir.needs import members, needed
 from ....ir.walk import fresh_name, reads_of, rebuild, walk
 from ....plan.steps import Attention, Gathering, Recognized, Refusal
@@ -276,7 +276,7 @@ class _Search:
             return next(self._names(f"{let.name}_attention", result))
 
         for clause in let.clauses:
-            for expr, trail in visit_clause(clause):
+            for expr, trail in places_of(clause):
                 if _sums_reals(expr):
                     found = causal_product(self.apart, let, clause, expr, trail, name, comparing)
                     if found is not None:
