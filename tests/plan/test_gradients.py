@@ -180,3 +180,21 @@ def test_a_second_derivative_whose_form_is_too_large_is_built() -> None:
     given = {"x": np.array([0.1, -0.1, 0.6]), "c": 0.7, "d_z": np.array([1.0, 2.0, -1.0]), "d_d_c": 1.0}
     arrays = [given[name] for name in program.inputs]
     np.testing.assert_allclose(program(*arrays), program(*arrays, isolate=True), rtol=1e-10)
+
+
+def test_a_table_that_is_compared_at_a_distance_has_a_gradient() -> None:
+    """The sum over queries of what stands on a diagonal is no convolution, whatever the queries are called there."""
+    text = """
+        input Q[h, i, d], K[h, j, d], V[h, j, e], R[i, d];
+        let w[h, i, j] = softmax[j](sum[d](Q[h, i, d] * K[h, j, d]) + sum[d](Q[h, i, d] * R[i - j, d])) where j <= i;
+        let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);
+    """
+    forward = ix.compile(text)
+    program = ix.grad(forward)
+    shapes = {"Q": (2, 6, 4), "K": (2, 6, 4), "V": (2, 6, 3), "R": (6, 4), "d_out": (2, 6, 3)}
+    generator = torch.Generator().manual_seed(0)
+    given = {name: torch.randn(shape, dtype=torch.float64, generator=generator) for name, shape in shapes.items()}
+    leaves = {name: given[name].clone().requires_grad_() for name in forward.inputs}
+    expected = torch.autograd.grad(forward(**leaves), list(leaves.values()), given["d_out"])
+    for found, right in zip(program(**given), expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)

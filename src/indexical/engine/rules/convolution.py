@@ -84,7 +84,8 @@ def _windows(shifted: Value, op: Contract) -> list[Window]:
             found.append(window)
         elif not isinstance(at.op, Iota):
             return []
-    kept = read.source.names.difference(dict(read.index))
+    renamed = {at.op.axis.name for _, at in read.index if isinstance(at.op, Iota)}
+    kept = read.source.names.difference(dict(read.index)) | renamed
     if any({window.count.name, window.size.name} & kept for window in found):
         return []  # A diagonal.
     return _in_order(found, read.source) if len(found) <= _MOST else []
