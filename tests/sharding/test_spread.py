@@ -339,6 +339,16 @@ def test_one_process_alone(alone: Any) -> None:
     assert not any(spread.carrier.sent.values())
 
 
+def test_a_mesh_is_asked_for_its_processes_once(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works its table out anew for everyone who asks, and who sends asks for every array."""
+    case, asked = cases.case_of("causal", 1, []), []
+    spread = ix.shard(case.program, alone, timeout=7, **case.options)
+    table = type(alone).mesh
+    monkeypatch.setattr(type(alone), "mesh", property(lambda mesh: asked.append(mesh) or table.__get__(mesh)))
+    assert [spread.carrier.process(block) for block in spread.carrier.owned * 3] == [0, 0, 0]
+    assert len(asked) == 1
+
+
 def test_a_group_waits_no_longer_than_a_call_does(alone: Any) -> None:
     """Else a process that has its error would wait for the group, for half an hour, before it ends."""
     options = alone.get_group("context")._get_backend(torch.device("cpu")).options
