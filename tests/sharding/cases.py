@@ -16,6 +16,8 @@ from indexical.sharding.spread import Spread
 # The letters of positions and of heads; a variant without positions is split by what it has in their place.
 POSITIONS = ("i", "j", "t")
 OTHERS = ("y", "x", "s", "b")
+# The parts of all variants are more texts than a folder keeps, which then has none of them when it is asked again.
+MOST_TEXTS = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,17 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from tests.sharding import cases
+from tests.variants import roster
 from torch.distributed.device_mesh import init_device_mesh
 
 import indexical as ix
+from indexical.run import store
 
 
 def serve(rank: int, world: int, port: int, names: list[str]) -> None:
@@ -44,10 +47,16 @@ def _variant(words: str, world: int) -> int:
     """Compare a variant on this rank with the whole program, values and gradients; the bytes that it sent."""
     name, *options = words.split(":")
     case = cases.case_of(name, world, options)
-    mesh = init_device_mesh("cpu", tuple(case.mesh.values()), mesh_dim_names=tuple(case.mesh))
+    mesh = _mesh_of(tuple(case.mesh.values()), tuple(case.mesh))
     spread = ix.shard(case.program, mesh, timeout=20, **case.options)
     cases.check(case, spread)
     return sum(spread.carrier.sent.values())
+
+
+@cache
+def _mesh_of(ranks: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """One for all variants that are split alike: a mesh has groups, and a group has threads and connections."""
+    return init_device_mesh("cpu", ranks, mesh_dim_names=names)
 
 
 # ------------------------------------------------------------------------------------------------ faults
@@ -119,6 +128,10 @@ FAULTS = {case.__name__: case for case in (other_dtype, other_length, other_prog
 
 if __name__ == "__main__":
     count, at, *rest = sys.argv[1:]
+    store.MOST_ENTRIES = cases.MOST_TEXTS
+    for words in rest:  # Once for all ranks, which differ only in what they do with them.
+        if words not in FAULTS:
+            roster.compiled(words.partition(":")[0])
     children = []
     for number in range(int(count)):
         child = os.fork()

@@ -21,6 +21,7 @@ from tests.sharding import cases
 from tests.variants import roster
 
 import indexical as ix
+from indexical.run import store
 from indexical.sharding.moving import _waiting
 
 ATTENTION = """
@@ -39,9 +40,12 @@ def _checked(case: cases.Case) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _kept_texts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The parts of a program are the same on many meshes: each is planned and emitted once here."""
+    """The parts of a program are the same on many meshes: each is planned and emitted once, also where processes run
+    these tests side by side, whose folders lie in one."""
+    base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IX_CACHE", str(tmp_path_factory.mktemp("kept")))
+        patch.setenv("IX_CACHE", str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kept parts"))
+        patch.setattr(store, "MOST_ENTRIES", cases.MOST_TEXTS)
         yield
 
 
@@ -278,14 +282,14 @@ def test_assertions_are_refused() -> None:
 # ---------------------------------------------------------------------------------- processes
 
 
-def _group(ranks: int, *names: str) -> list[dict[str, object]]:
+def _group(ranks: int, *names: str) -> list[dict[str, Any]]:
     """What ranks in processes of their own say about each case."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [sys.executable, "-m", "tests.sharding.group", str(ranks), str(port), *names]
     path = os.pathsep.join(filter(None, (*sys.path[:1], os.environ.get("PYTHONPATH"), os.getcwd())))
-    found = subprocess.run(words, capture_output=True, text=True, timeout=900, env={**os.environ, "PYTHONPATH": path})
+    found = subprocess.run(words, capture_output=True, text=True, timeout=1800, env={**os.environ, "PYTHONPATH": path})
     lines = [part for line in found.stdout.splitlines() for part in line.replace("}{", "}\n{").splitlines()]
     said = [json.loads(line) for line in lines if line.strip()]
     assert said, found.stderr
@@ -305,9 +309,7 @@ def test_four_processes_and_a_rank_that_dies() -> None:
     assert [one["error"] for one in said if one["case"] == "dies"] == ["IX521"] * 3
 
 
-# Heads are split over two ranks or more: over one, that is no option.
-OPTIONS = {1: ["", ":balanced", ":parameters"], 2: ["", ":heads", ":balanced", ":parameters"]}
-PROCESSES = [(ranks, option) for ranks in (1, 2, 4) for option in OPTIONS[min(ranks, 2)]]
+WAYS_TO_SPLIT = ("", ":heads", ":balanced", ":parameters")
 
 
 @pytest.mark.sampled(0)
@@ -317,10 +319,14 @@ def test_a_rank_that_lags(fault: str) -> None:
 
 
 @pytest.mark.sampled(0)
-@pytest.mark.parametrize(("ranks", "option"), PROCESSES)
-def test_every_variant_in_processes(ranks: int, option: str) -> None:
-    found = _group(ranks, *(f"{name}{option}" for name in roster.NAMES))
-    assert len([one for one in found if "found" in one]) == ranks * len(roster.NAMES)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_every_variant_in_processes(ranks: int) -> None:
+    """With all options in the same processes, which compile a variant and plan the whole of it once. Over one rank,
+    `heads` is no option."""
+    ways = [way for way in WAYS_TO_SPLIT if ranks > 1 or way != ":heads"]
+    asked = [f"{name}{way}" for way in ways for name in roster.NAMES]
+    found = [(one["case"], one["rank"]) for one in _group(ranks, *asked) if "found" in one]
+    assert sorted(found) == sorted((name, rank) for name in asked for rank in range(ranks))
 
 
 @pytest.fixture
@@ -337,6 +343,16 @@ def test_one_process_alone(alone: Any) -> None:
     spread = ix.shard(case.program, alone, timeout=7, **case.options)
     cases.check(case, spread)
     assert not any(spread.carrier.sent.values())
+
+
+def test_a_mesh_is_asked_for_its_processes_once(alone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works its table out anew for everyone who asks, and who sends asks for every array."""
+    case, asked = cases.case_of("causal", 1, []), []
+    spread = ix.shard(case.program, alone, timeout=7, **case.options)
+    table = type(alone).mesh
+    monkeypatch.setattr(type(alone), "mesh", property(lambda mesh: asked.append(mesh) or table.__get__(mesh)))
+    assert [spread.carrier.process(block) for block in spread.carrier.owned * 3] == [0, 0, 0]
+    assert len(asked) == 1
 
 
 def test_a_group_waits_no_longer_than_a_call_does(alone: Any) -> None:

@@ -102,6 +102,10 @@ class Type:
     kind: Kind
     coordinates: frozenset[Coordinate]
 
+    def __repr__(self) -> str:
+        """In order, so that it is the same in every process: texts are kept by what is written here."""
+        return f"Type(kind={self.kind!r}, coordinates={sorted(self.coordinates)})"
+
 
 NOWHERE: frozenset[Coordinate] = frozenset()
 

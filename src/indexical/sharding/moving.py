@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from ..diagnostics import CallError, Diagnostic
@@ -103,9 +103,18 @@ class Processes(Carrier):
 
     def process(self, block: Block) -> int:
         """The process that holds a block."""
-        place = dict(zip(self.mesh.names, self.rank(block), strict=True))
-        here = dict(zip(self.device_mesh.mesh_dim_names, self.device_mesh.get_coordinate(), strict=True))
-        return int(self.device_mesh.mesh[tuple({**here, **place}.values())])
+        return self._holders[block]
+
+    @cached_property
+    def _holders(self) -> dict[Block, int]:
+        """The process of every block. A `DeviceMesh` works out its table anew whenever it is asked for it."""
+        names, table = self.device_mesh.mesh_dim_names, self.device_mesh.mesh
+        here = dict(zip(names, self.device_mesh.get_coordinate(), strict=True))
+        found = {}
+        for block in self.mesh.everything:
+            place = dict(zip(self.mesh.names, self.rank(block), strict=True))
+            found[block] = int(table[tuple({**here, **place}.values())])
+        return found
 
     def group(self, dimension: str) -> Any:
         """The processes along a dimension."""

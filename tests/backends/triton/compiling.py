@@ -13,6 +13,7 @@ import sys
 import tempfile
 import warnings
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,21 @@ def compiled(
     source = ASTSource(kernel, types, known, divisible)
     options = {"num_warps": warps, "num_stages": stages} | ({"maxnreg": registers} if registers else {})
     found = triton.compile(source, target=HOPPER, options=options)
-    text, code = found.asm["ptx"], machine_code(found.asm["cubin"])
-    line = {
-        "kernel": kernel.__name__,
-        "shared": found.metadata.shared,
-        "spilled": spilled(code),
-        "waits": code.count("WARPGROUP.DEPBAR"),
-        "matrix": text.count("wgmma.mma_async"),
-        "ahead": text.count("cp.async.cg") + text.count("cp.async.ca"),
-    }
+    line = {"kernel": kernel.__name__, "shared": found.metadata.shared}
+    if not kernel.__name__.endswith("_again"):  # It runs where a result is not finite, and may be slow.
+        text, code = found.asm["ptx"], machine_code(found.asm["cubin"])
+        line |= {
+            "spilled": spilled(code),
+            "waits": code.count("WARPGROUP.DEPBAR"),
+            "matrix": text.count("wgmma.mma_async"),
+            "ahead": text.count("cp.async.cg") + text.count("cp.async.ca"),
+        }
     print(json.dumps(line), flush=True)
 
 
+@cache
 def machine_code(binary: bytes) -> str:
-    """The instructions of a kernel."""
+    """The instructions of a kernel. To list them takes longer than to compile a small one."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
