@@ -61,13 +61,13 @@ _FUSED = {
 }
 
 
-def operations_of(plan: Plan, inside: Mapping[str, Plan] | None = None) -> Iterator[Operation]:
-    """The operations in the order in which they run. Those `inside` of a kernel, by the definition that it is printed
-    for, are there for what the kernel computes, and stand before it."""
+def operations_of(plan: Plan, inside: Mapping[Value, Plan] | None = None) -> Iterator[Operation]:
+    """The operations in the order in which they run. Those `inside` of a kernel or of tiles, by the value that they are
+    printed for, are there for what this computes, and stand before it."""
     owners, orders, indices = owners_of(plan), layouts(plan), _only_indices(plan)
     for one in ordered(plan):
-        if isinstance(one.op, Opaque) and inside and one.op.name in inside:
-            yield from (replace(each, definition=owners[one]) for each in operations_of(inside[one.op.name]))
+        if inside and one in inside:
+            yield from (replace(each, definition=owners[one]) for each in operations_of(inside[one]))
         if kind_of(one) and one not in indices:
             axes = tuple(map(one.axis, orders.get(one, tuple(axis.name for axis in one.axes))))
             yield _listed(one, owners[one], plan, axes)

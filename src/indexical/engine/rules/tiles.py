@@ -33,6 +33,7 @@ from ..ops import (
     with_operands,
 )
 from ..order import mapped, reachable
+from ..products import is_pair
 from .folds import GATHERED, NORMALISERS, exp_less
 from .terms import NOWHERE, applied, cast, infinity, kept, promoted, real, where
 
@@ -172,7 +173,8 @@ class _Parts:
             home = one.op.home if isinstance(one.op, Input) else self.ordered(one.axes)
             axes = home if whole else tuple(map(self.axis, home))
             name = f"leaf {len(self.leaves)}"
-            self.leaves[one, whole] = value(Input(name, axes, one.kind, one.dtype))
+            is_itself = whole and isinstance(one.op, Input)
+            self.leaves[one, whole] = one if is_itself else value(Input(name, axes, one.kind, one.dtype))
         return self.leaves[one, whole]
 
     def ordered(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -212,8 +214,7 @@ def _turn(one: Value, op: Fold, parts: _Parts) -> tuple[Turn, tuple[Axis, ...]]:
         weights = weight(score, level)
         weights = weights if rule.masks_scores else kept(allowed, weights)
         names.append(("weights", weights))
-        parts_ = promoted((weights, values))
-        found = value(Contract(tuple(parts_), (key,))) if name == GATHERED else value(Reduce("sum", weights, (key,)))
+        found = _gathered(weights, values, key) if name == GATHERED else value(Reduce("sum", weights, (key,)))
         new.append(applied("+", before[name] if fade is None else applied("*", before[name], fade), found))
     ends = dict(zip((each.op.name for each in carried), carried, strict=True))  # type: ignore[union-attr]
     peak = ends.get(PEAK, real(0))
@@ -227,6 +228,13 @@ def _turn(one: Value, op: Fold, parts: _Parts) -> tuple[Turn, tuple[Axis, ...]]:
     loops = given, tuple(carried), tuple(new), cast(result, one.dtype)
     turn = Turn(row, op.key, *loops, first, end, op.texts, tuple(names))
     return turn, parts.ordered(one.axes)
+
+
+def _gathered(weights: Value, values: Value, key: Axis) -> Value:
+    """The sum over keys of weights times values: a product of matrices where it is one."""
+    pair = tuple(promoted((weights, values)))
+    product = Contract(pair, (key,))
+    return value(product) if is_pair(product) else value(Reduce("sum", applied("*", *pair), (key,)))
 
 
 def _carried(name: str, parts: _Parts, axes: tuple[Axis, ...], dtype: str) -> Value:

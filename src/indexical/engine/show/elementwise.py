@@ -80,10 +80,7 @@ def _cast(p: Printer, one: Value, arg: Value, checked: bool) -> Code:
     short = rounded(p, one, arg)
     if short is not None:
         return short
-    code = p.aligned(arg, p.order_of(one))
     dtype: Dtype = one.dtype or "f64"
-    if one.kind == "bool":
-        return code
     if checked and one.kind == "whole":
         code = p.named(arg)
         bits = 31 if dtype == "i32" else 63
@@ -93,7 +90,9 @@ def _cast(p: Printer, one: Value, arg: Value, checked: bool) -> Code:
         else:
             outside = f"({code} < -(2**{bits})) | ({code} >= 2**{bits})"
             p.check(outside, "IX505", f"this whole number does not fit in {bits + 1} bits")
-        code = p.aligned(arg, p.order_of(one))
+    code = p.aligned(arg, p.order_of(one))
+    if one.kind == "bool":
+        return code
     return p.d.cast(p, code, dtype, not p.is_number(arg))
 
 

@@ -51,7 +51,7 @@ class Module:
     wide: bool = False
     for_some: bool = False
     notes: Mapping[str, Iterable[Any]] = field(default_factory=dict, compare=False, repr=False)
-    inside: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
+    inside: Mapping[Value, Plan] = field(default_factory=dict, compare=False, repr=False)
 
     def linked(self) -> str:
         """The module with its kernels imported from here."""

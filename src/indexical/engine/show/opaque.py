@@ -96,7 +96,7 @@ def opaque(p: Printer, one: Value) -> Code:
     names = [name for name, one in p.plan.definitions.items() if _is_of(one.value, op)]
     turns = p.kernels.turns(op.step, names)
     if turns is not None:
-        p.inside[op.name] = turns.plan
+        p.inside[one] = turns.plan
         variables = in_blocks(p, turns, given, [p.plan.definitions[name] for name in turns.plan.wanted])
     else:
         last = one in p.by_rows

@@ -118,7 +118,7 @@ class Printer:
         self.unread: dict[str, int] = {}
         self.told: set[str] = set()  # The definitions whose lines stand where they are computed.
         self.notes: dict[str, list[str]] = {}
-        self.inside: dict[str, Plan] = {}  # What is computed for some rows after the other, by a definition of it.
+        self.inside: dict[Value, Plan] = {}  # What is computed for some rows after the other, by what it is a part of.
         self.steps, self.turns, self.ahead = dict[Coordinate, str](), dict[Coordinate, Polynomial](), False
         self.rows, self.apart = dict[str, Rows](), dict[tuple[Value, Coordinate], str]()
         self.measured: set[Coordinate] = set() if outer is None else outer.measured

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.types import DEFAULT_DTYPE
+from ...ir.types import DEFAULT_DTYPE, Coordinate, Dtype
+from ...records import dataclass, field
 from ..ops import Axis, Definition, Input, Plan, Tiles, Value, value
 from ..order import reachable
 from ..rules.terms import NOWHERE
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
 KEYS = 512  # The keys of a tile.
 PAIRS = 1 << 19  # The pairs of a tile over all batches, about.
 
-Given = dict[str, str]
+
+@dataclass
+class _Tiles:
+    """The printing of one fold: the code of what stands for arrays and sums, by name, the slices of tiles, by axis, and
+    the plans of what is printed."""
+
+    p: Printer
+    op: Tiles
+    turn: Turn
+    given: dict[str, str] = field(default_factory=dict)
+    slices: dict[Coordinate, str] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
 
 
 def tiles(p: Printer, one: Value) -> Code:
@@ -37,38 +49,42 @@ def tiles(p: Printer, one: Value) -> Code:
     p.names[one] = name
     taken = {*p.taken}
     p.tell(turn.texts)
-    p.add(f"{name} = {p.d.zeros(p, p.shape(op.home), one.dtype or 'f64')}")
+    p.add(f"{name} = {p.d.zeros(p, p.shape(op.home), dtype_of(one))}")
+    t = _Tiles(p, op, turn)
     if turn.row is None:
-        _rows(p, op, turn, leaves, name, {})
-        return Code(name)
-    step = p.fresh(f"{turn.row.name.name}_step")
-    batch = [axis for axis in _input(turn.carried[0]).home if axis.name != turn.row.name]
-    points = " * ".join([*(closed(extent(p, axis)) for axis in batch), f"min({extent(p, turn.key)}, {KEYS})"])
-    p.add(f"{step} = max(1, {PAIRS} // max(1, {points}))")
-    given: Given = {}
-    with _loop(p, turn.row, "0", str(extent(p, turn.row)), step, given):
-        _rows(p, op, turn, leaves, name, given)
+        _rows(t, leaves, name)
+    else:
+        step = p.fresh(f"{turn.row.name.name}_step")
+        batch = [axis for axis in _input(turn.carried[0]).home if axis.name != turn.row.name]
+        points = " * ".join([*(closed(extent(p, axis)) for axis in batch), f"min({extent(p, turn.key)}, {KEYS})"])
+        p.add(f"{step} = max(1, {PAIRS} // max(1, {points}))")
+        with _loop(t, turn.row, "0", str(extent(p, turn.row)), step):
+            _rows(t, leaves, name)
+    p.inside[one] = _joined(t.plans)
     p.taken &= taken  # The next fold writes over the arrays of this one's tiles.
     return Code(name)
 
 
 def _in_order(p: Printer, leaf: Value, stand_in: Value) -> tuple[Value, Value]:
     """What stands for parts of an array, and the same with its axes in the order in which they lie."""
+    if stand_in is leaf:
+        return stand_in, leaf
     return stand_in, _of_home(_name(stand_in), tuple(map(stand_in.axis, p.order_of(leaf))), stand_in)
 
 
-def _rows(p: Printer, op: Tiles, turn: Turn, leaves: Mapping[str, Code], name: str, given: Given) -> None:
+def _rows(t: _Tiles, leaves: Mapping[str, Code], name: str) -> None:
     """The queries of one tile, against all keys that they hear."""
-    _slice(turn, leaves, given, of_rows=True)
-    _carry(p, turn, given)
-    first, end = _ends(p, turn, given)
-    with _loop(p, turn.key, first, end, str(KEYS), given):
-        _slice(turn, leaves, given, of_rows=False)
-        found = _compute(p, list(zip(turn.carried, turn.new, strict=True)), dict(given), turn.names)
-        p.add(f"{', '.join(given[_name(old)] for old in turn.carried)} = {', '.join(found)}")
-    home = tuple(axis if turn.row is None or axis.name != turn.row.name else _tiled(axis) for axis in op.home)
-    (result,) = _compute(p, [(_of_home("result", home, turn.result), turn.result)], given)
-    index = [_part(axis, given) for axis in home]
+    p, turn = t.p, t.turn
+    _slice(t, leaves, by_key=False)
+    _carry(t)
+    first, end = _ends(t)
+    with _loop(t, turn.key, first, end, str(KEYS)):
+        _slice(t, leaves, by_key=True)
+        found = _compute(t, list(zip(turn.carried, turn.new, strict=True)), turn.names)
+        p.add(f"{', '.join(t.given[_name(old)] for old in turn.carried)} = {', '.join(found)}")
+    home = tuple(axis if turn.row is None or axis.name != turn.row.name else _tiled(axis) for axis in t.op.home)
+    (result,) = _compute(t, [(_of_home("result", home, turn.result), turn.result)])
+    index = [_part(t, axis) for axis in home]
     while index and index[-1] == ":":
         index.pop()
     p.add(p.d.store(name, ", ".join(index) or "...", result))
@@ -84,14 +100,14 @@ def _name(stand_in: Value) -> str:
 
 
 @contextmanager
-def _loop(p: Printer, axis: Axis, first: str, end: str, step: str, given: Given) -> Iterator[None]:
-    """A loop over the tiles of an axis, whose slice is given from then on."""
-    word, size = axis.name.name, count_of(axis.name)
+def _loop(t: _Tiles, axis: Axis, first: str, end: str, step: str) -> Iterator[None]:
+    """A loop over the tiles of an axis, whose slice is known from then on."""
+    p, word, size = t.p, axis.name.name, count_of(axis.name)
     ends = ("0", "1") if word.isalpha() else ("_start", "_stop")
     start, stop, p.sizes[size] = (p.fresh(f"{word}{end}") for end in (*ends, "_count"))
     p.sizes[start_of(axis.name)] = start
     p.measured.discard(size)
-    given[word] = f"{start}:{stop}"
+    t.slices[axis.name] = f"{start}:{stop}"
     p.add(f"for {start} in range({first}, {end}, {step}):")
     p.depth += 1
     p.add(f"{stop} = min({start} + {step}, {end})")
@@ -102,45 +118,33 @@ def _loop(p: Printer, axis: Axis, first: str, end: str, step: str, given: Given)
     p.depth -= 1
 
 
-def _slice(turn: Turn, leaves: Mapping[str, Code], given: Given, of_rows: bool) -> None:
-    """The parts of arrays: those that vary with the queries alone, or with keys."""
-    for stand_in in turn.given:
+def _slice(t: _Tiles, leaves: Mapping[str, Code], by_key: bool) -> None:
+    """The parts of arrays: those that vary with keys, or all others."""
+    for stand_in in t.turn.given:
         home = _input(stand_in).home
-        by_key = any(axis.extent == build.size(count_of(turn.key.name), NOWHERE) for axis in home)
-        if by_key is of_rows:
-            continue
-        parts = [_part(axis, given) for axis in home]
-        code = leaves[_name(stand_in)]
-        if any(part != ":" for part in parts):
-            while parts[-1] == ":":
+        if (_tiled(t.turn.key) in home) is by_key:
+            parts = [_part(t, axis) for axis in home]
+            while parts and parts[-1] == ":":
                 parts.pop()
-            code = indexed(code, parts)
-        given[_name(stand_in)] = str(code)
+            code = leaves[_name(stand_in)]
+            t.given[_name(stand_in)] = str(indexed(code, parts) if parts else code)
 
 
-def _part(axis: Axis, given: Given) -> str:
+def _part(t: _Tiles, axis: Axis) -> str:
     """The slice of an axis."""
-    match axis.extent:
-        case ir.Size(coordinate) if coordinate == count_of(axis.name):
-            return given[axis.name.name]
-    return ":"
+    return t.slices[axis.name] if axis == _tiled(axis) else ":"
 
 
 def _compute(
-    p: Printer,
-    values: Sequence[tuple[Value, Value]],
-    given: Given,
-    names: Iterable[tuple[str, Value]] = (),
+    t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]] = ()
 ) -> list[Code]:
-    """The lines that compute values, each for the input that stands for it from then on, and their code. Others have
-    `names`, too."""
-    if not values:
-        return []
-    plan = _plan(p, values, names)
-    known = {_name(one): given.get(_name(one)) or p.variables[_name(one)] for one in plan.inputs}
-    lines, found, _ = inside(p, plan, known, 0)
-    p.lines += [line for line in lines if line]
-    given |= {_name(stand_in): str(code) for (stand_in, _), code in zip(values, found, strict=True)}
+    """The lines that compute values, each for the input that stands for it, and their code. Others have `names`, too.
+    """
+    plan = _plan(t.p, values, names)
+    known = {_name(one): t.given.get(_name(one)) or t.p.variables[_name(one)] for one in plan.inputs}
+    lines, found, _ = inside(t.p, plan, known, 0)
+    t.p.lines += [line for line in lines if line]
+    t.plans.append(plan)
     return found
 
 
@@ -151,10 +155,17 @@ def _plan(p: Printer, values: Sequence[tuple[Value, Value]], names: Iterable[tup
     wanted = [(_name(stand_in), one, _input(stand_in).home) for stand_in, one in values]
     others = [(name, one, one.axes) for name, one in names if not isinstance(one.op, Input)]
     definitions = {
-        name: Definition(name, home, one, one.kind, one.dtype or DEFAULT_DTYPE[one.kind], let)
-        for name, one, home in (*others, *wanted)
+        name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*others, *wanted)
     }
     return Plan(p.plan.program, (*inputs, *numbers), definitions, tuple(name for name, _, _ in wanted))
+
+
+def _joined(plans: Sequence[Plan]) -> Plan:
+    """Plans as one, for who asks what is computed."""
+    definitions = {f"{n} {name}": each for n, plan in enumerate(plans) for name, each in plan.definitions.items()}
+    inputs = tuple(dict.fromkeys(one for plan in plans for one in plan.inputs))
+    wanted = tuple(f"{n} {name}" for n, plan in enumerate(plans) for name in plan.wanted)
+    return Plan(plans[0].program, inputs, definitions, wanted)
 
 
 def _of_home(name: str, home: tuple[Axis, ...], one: Value) -> Value:
@@ -166,29 +177,34 @@ def _tiled(axis: Axis) -> Axis:
     return Axis(axis.name, build.size(count_of(axis.name), NOWHERE))
 
 
-def _carry(p: Printer, turn: Turn, given: Given) -> None:
+def _carry(t: _Tiles) -> None:
     """What goes from one tile of keys to the next, before the first."""
-    for one in turn.carried:
-        home, dtype = _input(one).home, one.dtype or "f64"
-        name, shape = p.fresh(_name(one)), p.shape(home)
-        least = p.d.least(p, "max", one)
-        p.add(f"{name} = {p.d.full(p, shape, least, dtype) if _name(one) == PEAK else p.d.zeros(p, shape, dtype)}")
-        given[_name(one)] = name
+    p = t.p
+    for one in t.turn.carried:
+        name, shape, dtype = p.fresh(_name(one)), p.shape(_input(one).home), dtype_of(one)
+        lowest = _name(one) == PEAK
+        code = p.d.full(p, shape, p.d.least(p, "max", one), dtype) if lowest else p.d.zeros(p, shape, dtype)
+        p.add(f"{name} = {code}")
+        t.given[_name(one)] = name
 
 
-def _ends(p: Printer, turn: Turn, given: Given) -> tuple[str, str]:
+def _ends(t: _Tiles) -> tuple[str, str]:
     """The first key of a tile of queries, and the one beyond the last."""
-    length = str(extent(p, turn.key))
+    length, word = str(extent(t.p, t.turn.key)), t.turn.key.name.name
     first, end = "0", length
-    if turn.first is not None:
-        first = _bound(p, turn.first, given, f"{turn.key.name.name}_first", "max(0, {})")
-    if turn.end is not None:
-        end = _bound(p, turn.end, given, f"{turn.key.name.name}_end", f"min({length}, {{}})")
+    if t.turn.first is not None:
+        first = _bound(t, t.turn.first, f"{word}_first", "max(0, {})")
+    if t.turn.end is not None:
+        end = _bound(t, t.turn.end, f"{word}_end", f"min({length}, {{}})")
     return first, end
 
 
-def _bound(p: Printer, bound: Value, given: Given, name: str, around: str) -> str:
-    (code,) = _compute(p, [(_of_home(name, (), bound), bound)], given) if not bound.is_host else (p.code(bound),)
-    found = p.fresh(name)
-    p.add(f"{found} = {around.format(code if bound.is_host else f'int({code})')}")
+def _bound(t: _Tiles, bound: Value, name: str, around: str) -> str:
+    (code,) = [t.p.code(bound)] if bound.is_host else _compute(t, [(_of_home(name, (), bound), bound)])
+    found = t.p.fresh(name)
+    t.p.add(f"{found} = {around.format(code if bound.is_host else f'int({code})')}")
     return found
+
+
+def dtype_of(one: Value) -> Dtype:
+    return one.dtype or DEFAULT_DTYPE[one.kind]
