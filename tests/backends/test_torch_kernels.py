@@ -38,6 +38,7 @@ from indexical.backends.kernels import (  # noqa: E402
     torch_stream,
 )
 from indexical.engine.carried import carried, kernel_file  # noqa: E402
+from indexical.engine.show.imports import imported  # noqa: E402
 
 pytestmark = pytest.mark.sampled(6)
 
@@ -361,13 +362,13 @@ def test_second_derivatives_are_refused() -> None:
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
     above = carried((file, kernel_file(file).parts) for file in ("torch_intervals", "torch_stream"))
-    imported = {line.split()[1] for line in above.imports}
-    assert imported <= {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
+    known = {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
+    assert {module for module, _ in above.imports} <= known
     nodes = ast.parse(above.text).body
     targets = [t for n in nodes for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", n)])]
     defined = [getattr(target, "id", getattr(target, "name", "")) for target in targets]
     assert len(defined) == len(set(defined)) > 50
-    pasted = "\n".join([*above.imports, above.text] * 2)
+    pasted = "\n".join([imported(above.imports), above.text] * 2)
     use = (
         "import sys\nassert 'indexical' not in sys.modules\n"
         "query = torch.ones(1, 1, 3, 2)\nrow = torch.arange(3)[None, None, None]\n"

@@ -216,7 +216,7 @@ def _turn(one: Value, op: Fold, parts: _Parts) -> tuple[Turn, tuple[Axis, ...]]:
         names.append(("weights", weights))
         found = _gathered(weights, values, key) if name == GATHERED else value(Reduce("sum", weights, (key,)))
         new.append(applied("+", before[name] if fade is None else applied("*", before[name], fade), found))
-    ends = dict(zip((each.op.name for each in carried), carried, strict=True))  # type: ignore[union-attr]
+    ends = {each.op.name.rstrip("'"): each for each in carried}  # type: ignore[union-attr]
     peak = ends.get(PEAK, real(0))
     level = real(0) if rule.level is None else rule.level(peak)
     result = rule.finish(ends, level, peak, more)
@@ -238,7 +238,8 @@ def _gathered(weights: Value, values: Value, key: Axis) -> Value:
 
 
 def _carried(name: str, parts: _Parts, axes: tuple[Axis, ...], dtype: str) -> Value:
-    return value(Input(name, parts.ordered(axes), "real", dtype))  # type: ignore[arg-type]
+    """What a sum is before a turn. No input of a program is called so."""
+    return value(Input(f"{name}'", parts.ordered(axes), "real", dtype))  # type: ignore[arg-type]
 
 
 def _heard(values: Value, allowed: Value | None, row: Coordinate | None) -> Value:

@@ -99,6 +99,11 @@ def _name(stand_in: Value) -> str:
     return _input(stand_in).name
 
 
+def _word(stand_in: Value) -> str:
+    """What a variable is called that has the value for which an input stands."""
+    return _name(stand_in).rstrip("'")
+
+
 @contextmanager
 def _loop(t: _Tiles, axis: Axis, first: str, end: str, step: str) -> Iterator[None]:
     """A loop over the tiles of an axis, whose slice is known from then on."""
@@ -152,7 +157,7 @@ def _plan(p: Printer, values: Sequence[tuple[Value, Value]], names: Iterable[tup
     inputs = tuple(one for one in reachable(one for _, one in values) if isinstance(one.op, Input))
     numbers = tuple(one for one in p.plan.inputs if not one.axes and one not in inputs)
     let = ir.Let("", (), "real", (), True, NOWHERE)
-    wanted = [(_name(stand_in), one, _input(stand_in).home) for stand_in, one in values]
+    wanted = [(_word(stand_in), one, _input(stand_in).home) for stand_in, one in values]
     others = [(name, one, one.axes) for name, one in names if not isinstance(one.op, Input)]
     definitions = {
         name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*others, *wanted)
@@ -181,8 +186,8 @@ def _carry(t: _Tiles) -> None:
     """What goes from one tile of keys to the next, before the first."""
     p = t.p
     for one in t.turn.carried:
-        name, shape, dtype = p.fresh(_name(one)), p.shape(_input(one).home), dtype_of(one)
-        lowest = _name(one) == PEAK
+        name, shape, dtype = p.fresh(_word(one)), p.shape(_input(one).home), dtype_of(one)
+        lowest = _word(one) == PEAK
         code = p.d.full(p, shape, p.d.least(p, "max", one), dtype) if lowest else p.d.zeros(p, shape, dtype)
         p.add(f"{name} = {code}")
         t.given[_name(one)] = name
