@@ -1,8 +1,8 @@
 """Folds as loops over tiles: what is computed for some queries, and for these and some keys in turn.
 
-What varies with one side alone is an array that is computed before the loop; in a turn there is only what varies with
-both. A turn is made of parts of arrays: an axis has so many points as its tile, from a start on, which are sizes of its
-own.
+What is summed for one side alone is an array that is computed before the loop. In a turn there is what varies with
+both, and what is elementwise, so that no array is as large as keys that are pairs. A turn is made of parts of arrays:
+an axis has so many points as its tile, from a start on, which are sizes of its own.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Parts:
         return frozenset((self.op.key.name,) if self.op.row is None else (self.op.key.name, self.op.row))
 
     def of(self, one: Value) -> Value:
-        """The part of a value for a tile: computed there where it varies with a query and a key, or is a place."""
+        """The part of a value for a tile: computed there where it varies with a query and a key, or is elementwise."""
         if one not in self.memo:
             self.memo[one] = self._part(one)
         return self.memo[one]
@@ -142,19 +142,21 @@ class _Parts:
             return applied("+", value(Iota(self.axis(op.axis))), host(_size(start_of(op.axis.name))))
         if own and isinstance(op, Map) and one.known.whole is not None:
             return value(Map(op.fn, tuple(map(self.of, op.args)), op.checked))
-        if own != self.sides or one in self.op.given:
+        if not own or one in self.op.given:
             return self.leaf(one)
         match op:
             case Map(fn, args, checked):
                 return value(Map(fn, tuple(map(self.of, args)), checked))
+            case Read(source, index) if source.names & self.sides <= dict(index).keys():
+                return self._read(op)
+            case _ if own != self.sides:
+                return self.leaf(one)
             case Contract(factors, over) if not self._binds(over):
                 return value(Contract(tuple(map(self.of, factors)), over))
             case Reduce(fn, source, over, None, checked) if not self._binds(over):
                 return value(Reduce(fn, self.of(source), over, None, checked))
             case Normalize(fn, source, along, None, checked) if not self._binds((along,)):
                 return value(Normalize(fn, self.of(source), along, None, checked))
-            case Read(source, index) if source.names & self.sides <= dict(index).keys():
-                return self._read(op)
         return self.leaf(one)
 
     def _read(self, op: Read) -> Value:
