@@ -198,3 +198,19 @@ def test_a_table_that_is_compared_at_a_distance_has_a_gradient() -> None:
     expected = torch.autograd.grad(forward(**leaves), list(leaves.values()), given["d_out"])
     for found, right in zip(program(**given), expected, strict=True):
         torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
+
+
+def test_a_pole_beside_an_empty_sum_is_not_heard() -> None:
+    """A query without keys has a slope of 0 where the root in its scores has none: nothing is summed there."""
+    text = """
+        input y[j], p[i];
+        let w[i, j] = exp(y[j] * sqrt(p[i])) where j < i;
+        let out[i] = sum[j](w[i, j] * y[j]) / (1 + sum[j](w[i, j]));
+    """
+    forward = ix.compile(text)
+    given = {"y": torch.linspace(1.0, 2.0, 4, dtype=torch.float64), "p": torch.tensor([0.0, 1.5, 1.0, 0.5]).double()}
+    found = ix.grad(forward)(**given, d_out=torch.ones(4, dtype=torch.float64))
+    leaves = {name: array.clone().requires_grad_() for name, array in given.items()}
+    for ours, theirs in zip(found, torch.autograd.grad(forward(**leaves).sum(), list(leaves.values())), strict=True):
+        assert ours.isfinite().all()
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)

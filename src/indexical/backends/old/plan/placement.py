@@ -53,6 +53,8 @@ def place_attention(
     attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
     if algebra.may_be_infinite(attention.value) or _may_be_undefined(attention):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
+    if found.guard and algebra.may_be_infinite(written(form(((Fraction(1), found.outside),)), span)):
+        return "what stands beside it in the sum may be infinite, and the sum be over no keys: 0 times that is not 0"
     body = body_of(attention, found.key.stated, span)
     bare = is_bare(body)
     # Where a condition beside it fails, nothing is multiplied with it: there it may not be read at all.
