@@ -147,6 +147,8 @@ class _Parts:
         match op:
             case Map(fn, args, checked):
                 return value(Map(fn, tuple(map(self.of, args)), checked))
+            case Read(_, index) if own != self.sides and all(isinstance(at.op, Iota) for _, at in index):
+                return self.leaf(one)  # The same array, its axes by other names.
             case Read(source, index) if source.names & self.sides <= dict(index).keys():
                 return self._read(op)
             case _ if own != self.sides:
