@@ -132,3 +132,23 @@ def test_a_fold_is_shown_before_its_tiles() -> None:
     passes = program.plan(**arrays(program, 4, 4)).passes()
     assert "fold[j] softmax(" in passes
     assert "tile by tile: a sum over all keys is one over tiles of sums over their keys" in passes
+
+
+def test_a_definition_that_is_read_out_of_bounds_has_its_name() -> None:
+    """In the emitted file too, where it is handed to tiles."""
+    text = """
+        input Q[i, d], K[j, d], V[j, e], t[k, m], n[i, j] : i64;
+        let T[k] = cumsum[k](t[k, 0]);
+        let w[i, j] = softmax[j](sum[d](Q[i, d] * K[j, d]) + T[n[i, j]]);
+        let out[i, e] = sum[j](w[i, j] * V[j, e]);
+    """
+    given = [np.ones(shape) for shape in ((3, 2), (4, 2), (4, 2), (3, 2))]
+    scope: dict[str, Any] = {}
+    exec(ix.compile(text).source(*given, np.zeros((3, 4), int)), scope)
+    with pytest.raises(scope["Refused"], match="an index of `T` is out of bounds"):
+        scope["program"](*given, np.full((3, 4), 7))
+
+
+def test_the_bytes_of_tiles_are_not_told_as_none() -> None:
+    program = ix.compile(text_of("dot", "causal", "softmax"))
+    assert "beside what kernels need" in program.plan(**arrays(program, 4, 4)).passes(True)

@@ -102,11 +102,12 @@ def planned_kernels(
 def kernels_of(plan: Plan) -> dict[str, Kernel]:
     """The kernels of a plan, by the definitions that they compute."""
     lets = plan.program.definitions
+    library = dialect(plan.backend)
     found: dict[str, Kernel] = {}
     for step in plan.steps:
         names = _computed(step)
         if names:
-            kernel = Kernel(step, names, _read(step, names, lets), fold=fold_of(step, lets, plan.backend))
+            kernel = Kernel(step, names, _read(step, names, lets), fold=fold_of(step, lets, library))
             found |= dict.fromkeys(names, kernel)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...engine.dialects.base import Dialect
 from ...engine.lower.folds import Found
 from ...ir import nodes as ir
 from ...plan.steps import Attend, Attention, Free, Softpick, Step
@@ -11,10 +12,10 @@ from ...plan.target import STREAM
 from .operands import hull_expr
 
 
-def fold_of(step: Step, lets: Mapping[str, ir.Let], backend: str) -> Found | None:
+def fold_of(step: Step, lets: Mapping[str, ir.Let], library: Dialect) -> Found | None:
     """A step as a fold, where the engine prints it; None for what the former emitter prints."""
     attend = step.attend
-    if backend != "numpy" or attend is None or step.kernel != STREAM:
+    if not library.tiles_folds or attend is None or step.kernel != STREAM:
         return None
     attention = attend.attention
     more = () if attention.sink is None else (attention.sink,)

@@ -46,6 +46,7 @@ class Dialect:
     learns_what_is_read: ClassVar[bool] = False  # What a result does not read has no gradient, and not one of 0.
     flips_by_copying: ClassVar[bool] = True  # An array is never another one's memory from its end to its beginning.
     has_bfloat16: ClassVar[bool] = True  # Without it, such an array has 32 bits, and is rounded.
+    tiles_folds: ClassVar[bool] = False  # Sums over keys with normalised weights are loops over tiles.
     folds_rows: ClassVar[bool] = True  # A stack of matrices by one matrix is one product.
 
     @property

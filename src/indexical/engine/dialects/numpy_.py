@@ -32,6 +32,7 @@ class NumPy(Dialect):
     may_wait = False
     flips_by_copying = False
     has_bfloat16 = False
+    tiles_folds = True
     folds_rows = False
 
     def spelling(self, row: Function) -> Spelling:

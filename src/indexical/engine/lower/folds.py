@@ -7,14 +7,12 @@ from ...ir import nodes as ir
 from ...ir.types import SHORT, Coordinate
 from ...ir.walk import walk
 from ...records import dataclass, replace
-from ...source import Source, Span
+from ...source import Span
 from ..ops import Axis, Fold, Iota, Value, apply, value
 from . import elementwise
 from .lowering import Lowering
 from .ranges import axis_of, bind
 from .scope import Scope
-
-NOWHERE = Span(Source("", ""), 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +52,18 @@ def fold(low: Lowering, let: ir.Let, found: Found) -> Value:
     kept = pairs.where(test)
     parts = [_real(low, one, kept) for one in (found.score, found.value)]
     more = tuple(_real(low, one, rows) for one in found.more)
-    bounds = [None if one is None else _bound(low, one, found.key, rows) for one in (found.low, found.beyond)]
     key = axis_of(pairs.places[found.key.coordinate])
     row = None if found.row is None else axis_of(scope.places[found.row]).name
     read = dict.fromkeys(
         one.tensor for part in (found.score, found.value) for one in walk(part) if isinstance(one, ir.Read)
     )
     given = tuple(low.values[name] for name in read if name in low.lets and low.values[name].axes)
-    options = where, *bounds, more, given, found.divides, found.texts
-    score, carried = (_with_axis(low, one, key) for one in parts)
-    body = value(Fold(found.normaliser, score, carried, key, row, *options))  # type: ignore[arg-type]
+    first, beyond = (None if one is None else _bound(low, one, found.key, rows) for one in (found.low, found.beyond))
+    score, carried = (_with_axis(low, one, key, found.key.span) for one in parts)
+    op = Fold(
+        found.normaliser, score, carried, key, row, where, first, beyond, more, given, found.divides, found.texts
+    )
+    body = value(op)
     body = elementwise.as_kind(low, body, let, rows)
     return body if guard is None else elementwise.where(low, guard, body, elementwise.zero("real", clause.span))
 
@@ -75,12 +75,12 @@ def _real(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:
     return elementwise.cast(found, dtype)
 
 
-def _with_axis(low: Lowering, one: Value, key: Axis) -> Value:
+def _with_axis(low: Lowering, one: Value, key: Axis, span: Span) -> Value:
     """A value that varies with the key, also where it is the same for all keys."""
     if key.name in one.names:
         return one
-    everywhere = apply("<=", elementwise.constant(0, "whole", NOWHERE), value(Iota(key)))
-    return elementwise.where(low, everywhere, one, elementwise.zero("real", NOWHERE))
+    everywhere = apply("<=", elementwise.constant(0, "whole", span), value(Iota(key)))
+    return elementwise.where(low, everywhere, one, elementwise.zero("real", span))
 
 
 def _bound(low: Lowering, expr: ir.Expr, key: ir.Range, scope: Scope) -> Value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.types import DEFAULT_DTYPE, Coordinate, Dtype
+from ...ir.types import Coordinate
 from ...records import dataclass, field
 from ..ops import Axis, Definition, Input, Plan, Tiles, Value, value
 from ..order import reachable
@@ -40,6 +40,8 @@ class _Tiles:
 
 def tiles(p: Printer, one: Value) -> Code:
     """The array of a fold."""
+    from .printer import dtype_of
+
     op = one.op
     assert isinstance(op, Tiles)
     leaves = {_name(stand_in): p.named(leaf) for leaf, stand_in in zip(op.leaves, op.turn.given, strict=True)}
@@ -145,7 +147,7 @@ def _compute(
 ) -> list[Code]:
     """The lines that compute values, each for the input that stands for it, and their code. Others have `names`, too.
     """
-    plan = _plan(t.p, values, names)
+    plan = _plan(t, values, names)
     known = {_name(one): t.given.get(_name(one)) or t.p.variables[_name(one)] for one in plan.inputs}
     lines, found, _ = inside(t.p, plan, known, 0)
     t.p.lines += [line for line in lines if line]
@@ -153,7 +155,10 @@ def _compute(
     return found
 
 
-def _plan(p: Printer, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]]) -> Plan:
+def _plan(t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]]) -> Plan:
+    from .printer import dtype_of
+
+    p = t.p
     inputs = tuple(one for one in reachable(one for _, one in values) if isinstance(one.op, Input))
     numbers = tuple(one for one in p.plan.inputs if not one.axes and one not in inputs)
     let = ir.Let("", (), "real", (), True, NOWHERE)
@@ -162,7 +167,12 @@ def _plan(p: Printer, values: Sequence[tuple[Value, Value]], names: Iterable[tup
     definitions = {
         name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*others, *wanted)
     }
-    return Plan(p.plan.program, (*inputs, *numbers), definitions, tuple(name for name, _, _ in wanted))
+    given = {  # By these names messages speak of them.
+        f"given {n}": Definition(known.name, _input(one).home, one, one.kind, dtype_of(one), let)
+        for n, (leaf, one) in enumerate(zip(t.op.leaves, t.turn.given, strict=True))
+        if one in inputs and (known := p.definition_of.get(leaf)) is not None
+    }
+    return Plan(p.plan.program, (*inputs, *numbers), {**given, **definitions}, tuple(name for name, _, _ in wanted))
 
 
 def _joined(plans: Sequence[Plan]) -> Plan:
@@ -184,6 +194,8 @@ def _tiled(axis: Axis) -> Axis:
 
 def _carry(t: _Tiles) -> None:
     """What goes from one tile of keys to the next, before the first."""
+    from .printer import dtype_of
+
     p = t.p
     for one in t.turn.carried:
         name, shape, dtype = p.fresh(_word(one)), p.shape(_input(one).home), dtype_of(one)
@@ -209,7 +221,3 @@ def _bound(t: _Tiles, bound: Value, name: str, around: str) -> str:
     found = t.p.fresh(name)
     t.p.add(f"{found} = {around.format(code if bound.is_host else f'int({code})')}")
     return found
-
-
-def dtype_of(one: Value) -> Dtype:
-    return one.dtype or DEFAULT_DTYPE[one.kind]
