@@ -32,8 +32,9 @@ class Dialect:
     rounds_once: ClassVar[frozenset[str]] = frozenset()  # Done of 16 bits in 32, and rounded once, there and back.
     kernels: ClassVar[Mapping[str, str]] = {}  # The functions that kernels are called by, of the library or helpers.
     memory: ClassVar[Memory]  # What operations need while they run, and how arrays are made.
-    # Its sums of an array and a product, which are one call, by how many axes batch, rows and columns have.
-    added: ClassVar[Mapping[tuple[int, int, int], str]] = {}
+    # Its sums of an array and a product, which are one call, by how many axes batch, rows and columns have; that of an
+    # elementwise product by ().
+    added: ClassVar[Mapping[tuple[int, ...], str]] = {}
     view: ClassVar[str] = ""  # The method that makes a view by its shape, where that is quicker than new axes.
     again: ClassVar[tuple[str, tuple[str, ...]]]  # The file and the name of the kernel that computes again.
 

@@ -34,7 +34,7 @@ class Torch(Dialect):
     helpers: ClassVar = {**HELPERS, **TEXTS}
     kernels = KERNELS
     memory = TORCH
-    added: ClassVar = {(0, 1, 0): "addmv", (0, 1, 1): "addmm", (1, 1, 1): "baddbmm"}
+    added: ClassVar = {(0, 1, 0): "addmv", (0, 1, 1): "addmm", (1, 1, 1): "baddbmm", (): "addcmul"}
     view = "view"
     again = "torch_again", ("again",)
     rounds_once = frozenset((*"+-*/", "contract", *(name for name, row in FUNCTIONS.items() if row.torch.once)))

@@ -80,8 +80,8 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
 
 
 def _turned(p: Any, way: Product) -> Code | None:
-    """The matrix on the right side, where it was turned before all calls."""
-    if p.once.is_held is None:
+    """The matrix on the right side, where it was turned before all calls, or before a loop."""
+    if p.once.is_held is None and p.before is None:
         return None
     right = _matrices(p, way.right, (), way.over, way.columns)
     return right if right.isidentifier() else None
@@ -106,7 +106,7 @@ def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> 
     code, lies = _permuted(p, one, (*batch, *rows, *columns)), p.order[one]
     groups = [[lies.index(name) for name in group] for group in (rows, columns)]
     if len(rows) < 2 and len(columns) < 2:
-        return p.once.view(p, one, code, groups)  # type: ignore[no-any-return]
+        return _once(p, one, code, groups)
     sizes = {axis.name: axis for axis in one.axes}
     shape = [extent(p, sizes[name]) for name in batch]
     for group in (rows, columns):
@@ -116,7 +116,13 @@ def _matrices(p: Any, one: Value, batch: Order, rows: Order, columns: Order) -> 
                 size = infix("*", size, extent(p, sizes[name]))
             shape.append(size)
     code = Code(f"{closed(code)}.reshape({', '.join(shape)})")
-    return p.once.view(p, one, code, groups)  # type: ignore[no-any-return]
+    return _once(p, one, code, groups)
+
+
+def _once(p: Any, one: Value, code: Code, groups: list[list[int]]) -> Code:
+    """A view, or the name of one that is made before all calls, or before a loop."""
+    code = p.once.view(p, one, code, groups)
+    return code if p.before is None else p.before.view(p, one, code)
 
 
 def _permuted(p: Any, one: Value, axes: Order) -> Code:

@@ -9,7 +9,7 @@ from ..ops import Map, Value
 from .code import LEVELS, Code, call, infix, prefix
 from .contract import added
 from .numbers import is_never_negative, is_positive, negated
-from .rounding import SIGNS, mixed, rounded
+from .rounding import SIGNS, mixed, rounded, stands_here
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -40,6 +40,8 @@ def mapped(p: Printer, one: Value) -> Code:
         return _cast(p, one, args[0], op.checked)
     if fn == "+" and not op.checked and (sum_ := added(p, one)) is not None:
         return sum_
+    if fn == "+" and (scaled := _scaled(p, one)) is not None:
+        return scaled
     codes = [p.aligned(arg, own) for arg in (mixed(p, args) if fn in SIGNS else args)]
     if fn == "where":
         return p.d.where(p, codes, one)
@@ -58,6 +60,23 @@ def mapped(p: Printer, one: Value) -> Code:
     if fn in LEVELS:
         return infix(fn, *codes)
     return p.d.function(p, fn, codes, args)
+
+
+def _scaled(p: Printer, one: Value) -> Code | None:
+    """The sum of an array and a product of two, which is one call of few in a step of a loop; None elsewhere."""
+    op = one.op
+    assert isinstance(op, Map)
+    if not p.steps or () not in p.d.added or one.dtype not in ("f32", "f64"):
+        return None
+    for product, other in (op.args, op.args[::-1]):
+        match product.op:
+            case Map("*", factors) if stands_here(p, product) and all(
+                part.axes and part.dtype == one.dtype for part in (other, *factors)
+            ):
+                p.computed(product)
+                p.absorbed.add(product)
+                return p.d.call(p, p.d.added[()], *(p.aligned(part, p.order_of(one)) for part in (other, *factors)))
+    return None
 
 
 def _chosen(p: Printer, one: Value) -> Code:

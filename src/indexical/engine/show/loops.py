@@ -12,6 +12,7 @@ from ..typed import stepped
 from .code import COMPARE, Code, call, closed, tupled
 from .joins import Slot, slot
 from .numbers import number
+from .once import Before
 from .rows import Rows, count_of, expr_at, so_far
 from .turns import first_turn, is_local, kept_for, last_rows, later_turns, made_by, made_until, needed_tests
 
@@ -65,7 +66,7 @@ def _open(p: Printer, loop: Loop) -> None:
         rows = p.rows[name]
         is_whole = rows.has(count_of(loop) - 1) if after[name] in p.by_rows else rows.stacks
         rows.uses_zero |= not (rows.filled or is_whole)
-    p.lines[begin:begin] = list(_begun(p, stored(loop)))
+    p.insert(begin, list(_begun(p, stored(loop))))
 
 
 def _begun(p: Printer, names: dict[str, list[Store]]) -> Iterator[str]:
@@ -101,6 +102,8 @@ def _turns(p: Printer, loop: Loop) -> None:
     names, steps, turns, refused = dict(p.names), p.steps, p.turns, set(p.refused)
     emitted = set(p.emitted)
     p.steps, p.turns = {**steps, loop.symbol: symbol}, {**turns, loop.symbol: count_of(loop)}
+    begin, before = len(p.lines), p.before
+    p.before = before or Before(frozenset(names))
     numbers = call("range", p.code(loop.count))
     p.add(f"for {symbol} in {numbers if loop.forward else call('reversed', numbers)}:")
     p.depth += 1
@@ -118,7 +121,9 @@ def _turns(p: Printer, loop: Loop) -> None:
             away = f"{symbol} {'-' if loop.forward else '+'} {rows.kept}" if rows.kept else symbol
             p.add(f"{rows.variable}.pop({away}, None)")
     p.depth -= 1
-    p.names, p.steps, p.turns, p.refused = names, steps, turns, refused
+    if before is None:
+        p.insert(begin, [f"{'    ' * p.depth}{name} = {code}" for code, name in p.before.views.items()])
+    p.names, p.steps, p.turns, p.refused, p.before = names, steps, turns, refused, before
     _forget(p, loop, p.emitted - emitted)
 
 

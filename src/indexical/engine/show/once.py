@@ -1,4 +1,5 @@
-"""What a function for known sizes computes before all calls: views of arrays that stay, and coordinates."""
+"""What is computed once: before all calls of known sizes, views of arrays that stay, and coordinates; before a loop,
+views of arrays that it does not change."""
 
 from __future__ import annotations
 
@@ -43,3 +44,19 @@ class Once:
         if code not in self.codes:
             self.codes[code] = p.fresh("kept"), variable
         return Code(self.codes[code][0])
+
+
+@dataclass
+class Before:
+    """What stands before the outermost loop: the arrays that have names there, and the views of them that are named."""
+
+    named: frozenset[Value]
+    views: dict[Code, str] = field(default_factory=dict)
+
+    def view(self, p: Any, one: Value, code: Code) -> Code:
+        """The code of a view; its name where it is made before the loop."""
+        if one not in self.named or code.isidentifier():
+            return code
+        if code not in self.views:
+            self.views[code] = p.fresh(f"{p.names[one]}_matrix")
+        return Code(self.views[code])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir import nodes as ir
@@ -45,7 +45,7 @@ from .library import library
 from .loops import result
 from .number_helpers import HELPERS, REFUSED
 from .numbers import expr_of, extent, fitting, number, settled
-from .once import Once
+from .once import Before, Once
 from .opaque import Kernels, opaque
 from .reads import read
 from .reductions import normalize, reduce
@@ -120,6 +120,7 @@ class Printer:
         self.notes: dict[str, list[str]] = {}
         self.inside: dict[Value, Plan] = {}  # What is computed for some rows after the other, by what it is a part of.
         self.steps, self.turns, self.ahead = dict[Coordinate, str](), dict[Coordinate, Polynomial](), False
+        self.before: Before | None = None
         self.rows, self.apart = dict[str, Rows](), dict[tuple[Value, Coordinate], str]()
         self.measured: set[Coordinate] = set() if outer is None else outer.measured
         self.uses_device = False
@@ -153,6 +154,11 @@ class Printer:
 
     def add(self, line: str) -> None:
         self.lines.append("    " * self.depth + line if line else "")
+
+    def insert(self, place: int, lines: Sequence[str]) -> None:
+        """Put lines where others stand, which then follow."""
+        self.lines[place:place] = lines
+        self.unread = {name: at + len(lines) * (at >= place) for name, at in self.unread.items()}
 
     def tell(self, texts: Iterable[str]) -> None:
         """Lines of the relation as comments, each text once."""

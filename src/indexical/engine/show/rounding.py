@@ -22,7 +22,7 @@ def rounded(p: Printer, one: Value, arg: Value) -> Code | None:
     """
     if not p.d.mixes_widths or one.dtype is None or one.dtype not in SHORT or arg.dtype != "f32":
         return None
-    if p.steps or not _stands_here(p, arg):
+    if p.steps or not stands_here(p, arg):
         return None
     match arg.op:
         case Map("+" | "-" | "*" | "/" as fn, (left, right)) if left.axes and right.axes:
@@ -47,7 +47,7 @@ def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> C
     pairs = {"+": ((left, right), (right, left)), "-": ((left, right),)}.get(fn, ())
     for other, product in pairs:
         match product.op:
-            case Map("*", factors) if _stands_here(p, product):
+            case Map("*", factors) if stands_here(p, product):
                 parts = [stored(p, part) for part in (other, *factors)]
             case _:
                 continue
@@ -64,7 +64,7 @@ def _scaled_sum(p: Printer, one: Value, fn: str, left: Value, right: Value) -> C
 def stored(p: Printer, one: Value, narrow: frozenset[Dtype | None] = SHORT) -> Value:
     """An array of 16 bits, or of another `narrow` dtype, that is only widened here; else the value itself."""
     match one.op:
-        case Map("as f32" | "as wide", (inner,)) if inner.dtype in narrow and inner.axes and _stands_here(p, one):
+        case Map("as f32" | "as wide", (inner,)) if inner.dtype in narrow and inner.axes and stands_here(p, one):
             return inner
     return one
 
@@ -83,6 +83,6 @@ def mixed(p: Printer, args: tuple[Value, ...]) -> tuple[Value, ...]:
     return short, right
 
 
-def _stands_here(p: Printer, one: Value) -> bool:
+def stands_here(p: Printer, one: Value) -> bool:
     """Whether a value is computed where it is read, and nowhere else."""
     return p.uses[one] <= 1 and one not in p.names and one not in p.definition_of

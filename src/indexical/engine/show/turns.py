@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
+from ...ir.affine import Polynomial, is_counted, number, of_atom, polynomial
 from ..ops import Carried, Loop, Number, Read, Store, Value
 from ..order import reachable, stored
 from .numbers import settled
@@ -84,6 +84,8 @@ def made_until(loop: Loop, name: str) -> Polynomial | None:
                 match test:
                     case Value(op=Number(ir.Map("<", (ir.Coord(step), stop)))) if step == loop.symbol:
                         end = polynomial(stop)
+                    case ("<", step, int(stop)) if step == loop.symbol:
+                        end = number(stop)
                     case (str(sign), step, int(place)):
                         tests += [] if (sign, place) == (">=", lag) else [(sign, step, place - lag)]
                     case _:
