@@ -33,6 +33,7 @@ def program(x, W, U, bias):
     gate_rows = {}
     product = (x.reshape(n_b * n_t, n_m) @ W.reshape(4 * n_n, n_m).T).reshape(n_b, n_t, 4, n_n)
     part = product + bias
+    U_matrix = U.transpose(2, 0, 1).reshape(n_n, 4 * n_n)
     for t in range(n_t + 1):
         if t == 0:
             # let cell[b, 0, n] = 0.0;
@@ -49,7 +50,7 @@ def program(x, W, U, bias):
         if t < n_t:
             # let gate[b, t in 0..size(t), g, n] =
             #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-            gate_rows[t] = part[:, t] + (shown[:, t] @ U.reshape(4 * n_n, n_n).T).reshape(n_b, 4, n_n)
+            gate_rows[t] = part[:, t] + (shown[:, t] @ U_matrix).reshape(n_b, 4, n_n)
         cell_rows.pop(t - 1, None)
         gate_rows.pop(t - 1, None)
     return shown

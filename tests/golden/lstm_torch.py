@@ -29,6 +29,7 @@ def program(x, W, U, bias):
         x, W.reshape(4 * n_n, n_m), bias.reshape(4 * n_n)
     ).reshape(n_b, n_t, 4, n_n)
     part_steps = part.unbind(1)
+    U_matrix = U.permute(2, 0, 1).reshape(n_n, 4 * n_n)
     for t in range(n_t + 1):
         if t == 0:
             # let cell[b, 0, n] = 0.0;
@@ -39,14 +40,13 @@ def program(x, W, U, bias):
             # let cell[b, s in 1..=size(t), n] = keep * cell[b, s - 1, n] + write * tanh(gate[b, s - 1, 2, n])
             #     where write = sigmoid(gate[b, s - 1, 0, n]), keep = sigmoid(gate[b, s - 1, 1, n]);
             part_2 = torch.sigmoid(gate_rows[t - 1][:, 0]) * torch.tanh(gate_rows[t - 1][:, 2])
-            cell_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 1]) * cell_rows[t - 1] + part_2
+            cell_rows[t] = torch.addcmul(part_2, torch.sigmoid(gate_rows[t - 1][:, 1]), cell_rows[t - 1])
             # let shown[b, s in 1..=size(t), n] = sigmoid(gate[b, s - 1, 3, n]) * tanh(cell[b, s, n]);
             shown_rows[t] = torch.sigmoid(gate_rows[t - 1][:, 3]) * torch.tanh(cell_rows[t])
         if t < n_t:
             # let gate[b, t in 0..size(t), g, n] =
             #     sum[m](W[g, n, m] * x[b, t, m]) + sum[p](U[g, n, p] * shown[b, t, p]) + bias[g, n];
-            product = torch.nn.functional.linear(shown_rows[t], U.reshape(4 * n_n, n_n)).reshape(n_b, 4, n_n)
-            gate_rows[t] = part_steps[t] + product
+            gate_rows[t] = part_steps[t] + (shown_rows[t] @ U_matrix).reshape(n_b, 4, n_n)
         cell_rows.pop(t - 1, None)
         gate_rows.pop(t - 1, None)
     shown = torch.stack([shown_rows[n] for n in range(n_t + 1)], 1)

@@ -31,11 +31,11 @@ def program(Q, K, V):
         total = np.zeros((n_b, n_h, i_count), np.float32)
         j_first = max(0, i0 - 2)
         j_end = min(n_j, i0 + i_count)
+        i = np.arange(i_count)
+        number = i + i0
         for j0 in range(j_first, j_end, 512):
             j1 = min(j0 + 512, j_end)
             j_count = j1 - j0
-            i = np.arange(i_count)
-            number = i + i0
             j = np.arange(j_count)
             number_2 = j + j0
             allowed = (number[:, None] <= number_2 + 2) & (number_2 <= number[:, None])

@@ -30,12 +30,13 @@ def program(Q, K, V, cap):
         gathered = np.zeros((n_b, n_h, i_count, n_e), np.float32)
         total = np.zeros((n_b, n_h, i_count), np.float32)
         j_end = min(n_j, i0 + i_count)
+        i = np.arange(i_count)
+        number = i + i0
         for j0 in range(0, j_end, 512):
             j1 = min(j0 + 512, j_end)
             j_count = j1 - j0
             j = np.arange(j_count)
-            i = np.arange(i_count)
-            allowed = j + j0 <= (i + i0)[:, None]
+            allowed = j + j0 <= number[:, None]
             part = Q[:, :, i0:i1] @ K[:, :, j0:j1].transpose(0, 1, 3, 2) / (math.sqrt(n_d) * cap)
             score = np.where(allowed, cap * np.tanh(part), -math.inf)
             peak_2 = np.maximum(peak, score.max(-1, initial=-np.inf))

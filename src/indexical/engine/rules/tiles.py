@@ -13,6 +13,7 @@ from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, expression, number, of_atom
 from ...ir.types import Coordinate, widest
+from ...ir.walk import walk
 from ...records import dataclass, field
 from ..ops import (
     Axis,
@@ -22,6 +23,7 @@ from ..ops import (
     Iota,
     Map,
     Normalize,
+    Number,
     Plan,
     Read,
     Reduce,
@@ -71,6 +73,18 @@ class Turn:
         parts = each(self.given), each(self.carried), each(self.new), change(self.result)
         names = tuple((name, change(one)) for name, one in self.names)
         return Turn(row, axis(self.key), *parts, first, end, self.texts, names)
+
+    def of_rows(self) -> list[Value]:
+        """What is computed of the queries of a tile alone, and is the same for all tiles of keys."""
+        mine = {start_of(self.key.name), count_of(self.key.name)}
+        memo: dict[Value, bool] = {}
+        for one in reachable(self.new):
+            numbers = walk(one.op.expr) if isinstance(one.op, Number) else ()
+            moves = any(isinstance(part, ir.Size) and part.coordinate in mine for part in numbers)
+            changes = one in self.carried or self.key.name in one.names or moves
+            memo[one] = not changes and all(memo[part] for part in one.parts)
+        read = dict.fromkeys(part for one in memo if not memo[one] for part in one.parts)
+        return [one for one in read if memo[one] and one.axes and not isinstance(one.op, Input)]
 
     def with_parts(self, others: Mapping[Value, Value]) -> Turn:
         """The same, with other inputs that stand for parts of arrays."""

@@ -81,7 +81,7 @@ def _product(p: Any, way: Product, addend: Code | None = None) -> Code:
 
 def _turned(p: Any, way: Product) -> Code | None:
     """The matrix on the right side, where it was turned before all calls, or before a loop."""
-    if p.once.is_held is None and p.before is None:
+    if p.once.is_held is None and (p.before is None or way.right not in p.before.named):
         return None
     right = _matrices(p, way.right, (), way.over, way.columns)
     return right if right.isidentifier() else None

@@ -17,6 +17,7 @@ from ..rules.tiles import PEAK, Turn, count_of, start_of
 from .blocks import inside
 from .code import Code, closed, indexed
 from .numbers import extent
+from .words import word_for
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -80,9 +81,10 @@ def _rows(t: _Tiles, leaves: Mapping[str, Code], name: str) -> None:
     _slice(t, leaves, by_key=False)
     _carry(t)
     first, end = _ends(t)
+    t.turn = _with_rows(t)
     with _loop(t, turn.key, first, end, str(KEYS)):
         _slice(t, leaves, by_key=True)
-        found = _compute(t, list(zip(turn.carried, turn.new, strict=True)), turn.names)
+        found = _compute(t, list(zip(turn.carried, t.turn.new, strict=True)), t.turn.names)
         p.add(f"{', '.join(t.given[_name(old)] for old in turn.carried)} = {', '.join(found)}")
     home = tuple(axis if turn.row is None or axis.name != turn.row.name else _tiled(axis) for axis in t.op.home)
     (result,) = _compute(t, [(_of_home("result", home, turn.result), turn.result)])
@@ -103,7 +105,7 @@ def _name(stand_in: Value) -> str:
 
 def _word(stand_in: Value) -> str:
     """What a variable is called that has the value for which an input stands."""
-    return _name(stand_in).rstrip("'")
+    return _name(stand_in).partition("'")[0]
 
 
 @contextmanager
@@ -203,6 +205,20 @@ def _carry(t: _Tiles) -> None:
         code = p.d.full(p, shape, p.d.least(p, "max", one), dtype) if lowest else p.d.zeros(p, shape, dtype)
         p.add(f"{name} = {code}")
         t.given[_name(one)] = name
+
+
+def _with_rows(t: _Tiles) -> Turn:
+    """The turn with what varies with its queries alone computed before its loop."""
+    p, turn = t.p, t.turn
+    alone = {one: _of_home(f"{word_for(one)}'{n}", one.axes, one) for n, one in enumerate(turn.of_rows())}
+    if not alone:
+        return turn
+    found = _compute(t, [(stand_in, one) for one, stand_in in alone.items()])
+    for one, code in zip(alone.values(), found, strict=True):
+        t.given[_name(one)] = code if code.isidentifier() else p.fresh(_word(one))
+        if not code.isidentifier():
+            p.add(f"{t.given[_name(one)]} = {code}")
+    return turn.with_parts(alone)
 
 
 def _ends(t: _Tiles) -> tuple[str, str]:
