@@ -336,14 +336,14 @@ def _gathered(
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     rest = [name for name in now if name not in places]
     result = (*rest[:first], *union, *rest[first:])
-    codes: list[Code | None] = [p.aligned(places[name], union) if name in places else None for name in now]
-    while codes[-1] is None:
-        codes.pop()
     if len(places) == 1:
         (place,) = places.values()
         if message:
             return p.d.take_checked(p, code, axes[0], p.named(place), message), result
         return p.d.take(p, code, axes[0], p.code(place), outside), result
+    codes: list[Code | None] = [p.aligned(places[name], union) if name in places else None for name in now]
+    while codes[-1] is None:
+        codes.pop()
     return p.d.pick(p, code, codes, outside), result
 
 
