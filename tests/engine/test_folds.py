@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
@@ -38,6 +39,11 @@ GUARDS = {
     "labels": "doc[i] == doc[j]",
     "mask": "m[i, j]",
     "even": "(i + j) % 2 == 0",
+    "near": "abs(i - j) < 2",
+    "band": "i - 3 < j && j <= i + 1",
+    "stride": "j % 2 == i % 2 && j <= i",
+    "two": "j == i || j == i - 2",
+    "between": "j >= lo[i] && j < hi[i]",
 }
 MADE = {
     "softmax": "softmax[j](S) where G",
@@ -81,9 +87,9 @@ def text_of(score: str, guard: str, made: str) -> str:
     again = expr.replace("[h, j", "[h, k").replace("j - i", "k - i").replace("i - j", "i - k")
     again = again.replace("B[i, j]", "B[i, k]").replace("f[j]", "f[k]")
     test = GUARDS[guard]
-    weights = MADE[made].replace("S", expr).replace("T", again).replace("H", test.replace("j", "k") or "true")
+    weights = MADE[made].replace("S", expr).replace("T", again).replace("H", re.sub(r"\bj\b", "k", test) or "true")
     weights = weights.replace("G", test or "true").replace(" where true", "")
-    given = "Q[h, i, d], K[h, j, d], V[h, j, e], doc[i] : i64, m[i, j] : bool, sink[h]"
+    given = "Q[h, i, d], K[h, j, d], V[h, j, e], doc[i] : i64, m[i, j] : bool, lo[i] : i64, hi[i] : i64, sink[h]"
     return f"input {given}{more}; let w[h, i, j] = {weights}; let out[h, i, e] = sum[j](w[h, i, j] * V[h, j, e]);"
 
 
@@ -94,7 +100,9 @@ def arrays(program: ix.Program, rows: int, keys: int) -> dict[str, Any]:
     for tensor in program.ir.inputs:
         shape = tuple(sizes[axis.coordinate.name] for axis in tensor.axes)
         found[tensor.name] = rng.normal(size=shape) if tensor.axes else 0.5
-    return found | {"doc": np.sort(rng.integers(0, 3, rows)), "m": rng.random((rows, keys)) < 0.6}
+    low = rng.integers(0, keys, rows)
+    ends = {"lo": low, "hi": low + rng.integers(0, 4, rows)}
+    return found | ends | {"doc": np.sort(rng.integers(0, 3, rows)), "m": rng.random((rows, keys)) < 0.6}
 
 
 # Of no score of places alone a second letter for the keys has a size.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -210,7 +211,12 @@ def _carry(t: _Tiles) -> None:
 def _with_rows(t: _Tiles) -> Turn:
     """The turn with what varies with its queries alone computed before its loop."""
     p, turn = t.p, t.turn
-    alone = {one: _of_home(f"{word_for(one)}'{n}", one.axes, one) for n, one in enumerate(turn.of_rows())}
+    alone: dict[Value, Value] = {}
+    words: Counter[str] = Counter()
+    for one in turn.of_rows():
+        words[word := word_for(one)] += 1
+        count = f"_{words[word]}" if words[word] > 1 else ""
+        alone[one] = _of_home(f"{word}{count}'alone", one.axes, one)
     if not alone:
         return turn
     found = _compute(t, [(stand_in, one) for one, stand_in in alone.items()])
