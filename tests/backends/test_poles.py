@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -87,6 +90,60 @@ def test_an_attention(name: str) -> None:
     generator = torch.Generator().manual_seed(3)
     shapes = ((2, 20, 4), (2, 20, 4), (2, 20, 5), (2,))
     check(program, [torch.randn(s, dtype=torch.float64, generator=generator) / 2 for s in shapes], [])
+
+
+CAUSAL, LATER = "softmax[j](s[i, j]) where j <= i", "softmax[j](s[i, j]) where j > i"
+FACTORS = {
+    "of values": (CAUSAL, "V[j, e] * log(y[i]) where y[i] > 0, j <= i"),
+    "of values, over no keys": (LATER, "V[j, e] * log(y[i]) where j > i"),
+    "of values without a guard": (LATER, "V[j, e] * log(y[i])"),
+    "of weights": ("sigmoid(s[i, j]) * log(y[i]) where y[i] > 0, j <= i", "V[j, e]"),
+    "of weights, over no keys": ("sigmoid(s[i, j]) * log(y[i]) where j > i", "V[j, e]"),
+    "of weights, out of bounds": ("sigmoid(s[i, j]) * y[i + 1] where i + 1 < size(i), j <= i", "V[j, e]"),
+    "of values of weights": ("sigmoid(s[i, j]) where j <= i", "V[j, e] * log(y[i]) where y[i] > 0"),
+    "of a softmax": (f"log(y[i]) * {LATER}", "V[j, e]"),
+    "of a mask": ("softmax[j](s[i, j]) * log(y[i]) where m[i, j]", "V[j, e]"),
+    "a divisor": ("sigmoid(s[i, j]) / y[i] where y[i] != 0, j <= i", "V[j, e]"),
+    "picked": (
+        "relu(exp(s[i, j]) - 1) / (1 + sum[k](abs(exp(s[i, k]) - 1) where y[i] > 0, k <= i)) * log(y[i])"
+        " where y[i] > 0, j <= i",
+        "V[j, e]",
+    ),
+    "a sink": (
+        "exp(s[i, j]) / (exp(log(y[i])) + sum[k](exp(s[i, k]) where k <= i, y[i] > 0)) where j <= i, y[i] > 0",
+        "V[j, e]",
+    ),
+    "a sink out of bounds": (
+        "exp(s[i, j]) / (exp(-y[i + 1]) + sum[k](exp(s[i, k]) where k <= i, i + 1 < size(i)))"
+        " where j <= i, i + 1 < size(i)",
+        "V[j, e]",
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_factor_of_the_query_alone(name: str, backend: str) -> None:
+    """It stands outside of the sum over keys, and still has to have a value only where there is one."""
+    weights, summed = FACTORS[name]
+    text = f"""input Q[i, d], K[j, d], V[j, e], y[i], m[i, j] : bool;
+        let s[i, j] = sum[d](Q[i, d] * K[j, d]); let w[i, j] = {weights};
+        let out[i, e] = sum[j](w[i, j] * {summed});"""
+    program, rng = ix.compile(text), np.random.default_rng(5)
+    Q, K, V = (rng.normal(size=(7, n)) for n in (3, 3, 2))
+    y = np.array([1.5, -1, 0.5, 0 if "y[i] " in text else 2, 3, 0.25, -2])
+    m = np.diag([True] * 7)
+    m[1] = m[6] = False
+    Q[0] = K[0] = 1  # What is picked is above 1.
+    given: tuple[Any, ...] = (Q, K, V, y, m)
+    wanted = program(*given, backend="reference")
+    for isolate in (False, True):
+        np.testing.assert_allclose(program(*given, backend=backend, isolate=isolate), wanted, atol=1e-12)
+    here = {"numpy": np.asarray, "torch": torch.tensor, "jax": np.asarray}[backend]
+    scope: dict[str, Any] = {}
+    exec(program.source(*given, backend=backend), scope)
+    found = scope["program"](*(here(one) for one in given))
+    np.testing.assert_allclose(found, wanted, atol=1e-12 if backend != "jax" else 1e-5)
 
 
 def test_a_derivative_of_a_definition_without_a_guard() -> None:

@@ -24,6 +24,7 @@ from tests.backends.hearing import (  # noqa: E402
     tensors,
 )
 
+import indexical as ix  # noqa: E402
 from indexical.backends.kernels import torch_stream  # noqa: E402
 
 pytestmark = pytest.mark.sampled(4)
@@ -81,6 +82,21 @@ def test_stream_in_a_graph_looks_at_no_bounds(masked: bool, monkeypatch: pytest.
     assert error(attend(arrays, value, lower, upper), wanted) < 1e-12
     unseen = torch_stream.Bounds.of(lower, upper, 9)
     assert (looked.most.tolist(), unseen.most.tolist()) == ([5, 7, 0], [9, 9, 9])
+
+
+@pytest.mark.parametrize("level", [1e10, -1e30, -3.4e38])
+def test_stream_of_large_scores(level: float) -> None:
+    """What all scores of a row share cancels to the last digit."""
+    program = ix.compile("""
+        input a[j], V[j, e], Q[i], K[j];
+        let w[i, j] = softmax[j](tanh(Q[i] * K[j]) + a[j]);
+        let out[i, e] = sum[j](w[i, j] * V[j, e]);
+    """)
+    a, V, Q, K = torch.full((1200,), level), torch.randn(1200, 3), torch.randn(1200), torch.randn(1200)
+    a[7] = level * (0.5 if level < 0 else 2)
+    given = (a, V, Q, K)
+    assert "stream" in str(program.plan(*given))
+    torch.testing.assert_close(program(*given), V[7].expand(1200, 3))
 
 
 def test_stream_gradients_by_differences() -> None:

@@ -160,3 +160,17 @@ def test_a_definition_that_is_read_out_of_bounds_has_its_name() -> None:
 def test_the_bytes_of_tiles_are_not_told_as_none() -> None:
     program = ix.compile(text_of("dot", "causal", "softmax"))
     assert "beside what kernels need" in program.plan(**arrays(program, 4, 4)).passes(True)
+
+
+def test_a_result_has_the_dtype_of_all_that_the_relation_reads() -> None:
+    """Also of what is the same for all keys, and so is left out of scores; and whole numbers count as f64."""
+    program = ix.compile("""
+        input q[i], b[i], k[j], V[j, e];
+        let w[i, j] = softmax[j](q[i] * k[j] + b[i]); let out[i, e] = sum[j](w[i, j] * V[j, e]);
+    """)
+    rng = np.random.default_rng(0)
+    q, b, k, V = (rng.normal(size=shape).astype("f4") for shape in (5, 5, 5, (5, 2)))
+    assert program(q, b.astype("f8"), k, V).dtype == np.float64
+    assert program(q, b, k, V).dtype == np.float32
+    whole = {name: rng.integers(-3, 4, shape) for name, shape in (("q", 5), ("b", 5), ("k", 5), ("V", (5, 2)))}
+    np.testing.assert_allclose(program(**whole), program(**whole, backend="reference"), rtol=1e-14, atol=1e-14)

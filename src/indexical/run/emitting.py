@@ -58,7 +58,8 @@ def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool)
 
     def lowered(one: ir.Program) -> ArrayProgram:
         agreed = agreeing(one, plan.agreed)
-        found = lower(agreed, given, wanted, isolate, spelling.differentiates, numbers, arrays, kernels)
+        differentiates = spelling.differentiates
+        found = lower(agreed, given, wanted, isolate, differentiates, numbers, arrays, kernels, declared=plan.dtypes)
         return replace(found, written=program)
 
     first = lowered(plan.program)

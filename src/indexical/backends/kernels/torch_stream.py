@@ -120,8 +120,10 @@ def _forbid(scores: Tensor, allowed: Tensor, free: bool) -> None:
 
 
 def _raise(scores: Tensor, level: Tensor) -> Tensor:
-    """exp(scores - level) in place, as a power of 2: `exp_` is slow on the CPU where it underflows."""
-    return torch.add(level * -LOG2E, scores, alpha=LOG2E, out=scores).exp2_()
+    """exp(scores - level) in place, as a power of 2: `exp_` is slow on the CPU where it underflows. The difference is
+    taken first: of large scores a product with `LOG2E` has other last digits.
+    """
+    return torch.sub(scores, level, out=scores).mul_(LOG2E).exp2_()
 
 
 def _used(allowed: Tensor | None, block: Span) -> list[Span]:

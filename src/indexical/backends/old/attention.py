@@ -26,7 +26,7 @@ from .code import NAN, Infix, List, Name, Node, Prefix, Ternary, call, fill, inf
 from .lowering import Lowering, Stored
 from .operands import Frame, has_a_key
 from .plan.few import SHORT_ROWS, last_hears_all
-from .plan.placement import has_keys
+from .plan.weights import has_keys
 from .small_attention import TRUE
 from .streams import Stream
 from .triton_ import attend_by_triton

@@ -29,19 +29,22 @@ def lower(
     arrays: Collection[str] = (),
     kernels: Mapping[str, Kernel] | None = None,
     facts: tuple[ir.Expr, ...] = (),
+    declared: Mapping[str, Dtype] | None = None,
 ) -> Plan:
     """The array program of the wanted definitions and all that they need, for inputs of these dtypes.
 
     With `isolate` a product is 0 where a guard removed a factor, even where another is NaN. What is `differentiable`
     has finite slopes behind guards, which takes some more operations. Scalars among `numbers` are numbers of the host,
     and no arrays; whole ones among `arrays` are arrays, unless a length is made of them. Definitions that `kernels` of
-    the former emitter compute are opaque. `facts` are conditions of numbers that hold in every call.
+    the former emitter compute are opaque. `facts` are conditions of numbers that hold in every call. `declared` are
+    dtypes of definitions, where the program was written in another way that reads less.
     """
     low = Lowering(program, dtypes, expressions.value, isolate, differentiable)
     low.numbers = frozenset(numbers)
     low.arrays = _arrays(program, arrays)
     low.kernels = kernels or {}
     low.facts = facts
+    low.dtypes |= {name: dtype for name, dtype in (declared or {}).items() if name in low.dtypes}
     return planned(low, wanted or program.outputs)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, expression, number, of_atom
-from ...ir.types import Coordinate, widest
+from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ...records import dataclass, field
 from ..ops import (
@@ -211,7 +211,7 @@ def _turn(one: Value, op: Fold, parts: _Parts) -> tuple[Turn, tuple[Axis, ...]]:
     score, values = parts.of(op.score), parts.of(op.value)
     allowed = None if op.where is None else parts.of(op.where)
     more = tuple(parts.of(other) for other in op.more)
-    dtype = widest((score.dtype, "f32")) or "f64"
+    dtype = "f64" if score.dtype in (None, "f64") else "f32"
     score, values = cast(score, dtype), cast(_heard(values, allowed, op.row), dtype)
     weighed = (score,) if allowed is None else (score, allowed)
     axes, wide = (axes_of(*each, without=(key,)) for each in (weighed, (*weighed, values)))

@@ -8,8 +8,9 @@ from itertools import count
 from ...records import replace
 from .. import build
 from .. import nodes as ir
+from ..functions import operation
 from ..types import Coordinate
-from ..walk import Inexpressible, substitute
+from ..walk import Inexpressible, substitute, walk
 from .canonical import text
 from .normal import (
     EMPTY,
@@ -36,7 +37,7 @@ from .normal import (
 )
 from .powers import power
 from .predicates import are_opposed
-from .safety import Caution, is_safe
+from .safety import Caution, is_open, is_safe
 
 Values = Mapping[Coordinate, ir.Expr]
 
@@ -44,8 +45,8 @@ _fresh = count()
 
 
 def summed(value: Form, binders: Sequence[Binder], reader: Reader) -> Form:
-    """The sum of a form over coordinates, term by term. What does not vary with them leaves the sum; a sum
-    whose range depends on another coordinate stands inside of that one's."""
+    """The sum of a form over coordinates, term by term. What does not vary with them leaves the sum, but what may be
+    NaN or infinite stays under a guard; a sum whose range depends on another coordinate stands inside of that one's."""
     if not binders:
         return value
     names = {binder.coordinate for binder in binders}
@@ -60,6 +61,18 @@ def summed(value: Form, binders: Sequence[Binder], reader: Reader) -> Form:
     return form(result)
 
 
+def _has_poles(atom: Atom, power: Number) -> bool:
+    """Whether a factor that varies may be NaN or infinite of finite numbers; not what a sum divides, as a softmax does.
+    """
+    match atom:
+        case Leaf(expr):
+            return bool(atom.coordinates) and (power < 0 or power != int(power) or any(map(is_open, walk(expr))))
+        case Function(op):
+            return bool(atom.coordinates) and (power < 0 or not operation(op).finite)
+        case _:
+            return False
+
+
 def _bounds(binder: Binder) -> frozenset[Coordinate]:
     return binder.lower.type.coordinates | binder.upper.type.coordinates
 
@@ -70,7 +83,7 @@ def _sum(term: Product, binders: Sequence[Binder], reader: Reader) -> Form:
     within, without = split(term.exponent, names)
     if term.conditions:
         caution = reader.caution.under(term.conditions.values())
-        inside = [f for f in term.factors if f in inside or not is_safe_atom(f[0], caution)]
+        inside = [f for f in term.factors if f in inside or not is_safe_atom(f[0], caution) or _has_poles(*f)]
         if without is not None and not is_safe_form(without, caution):
             within, without = term.exponent, None
     outside = [factor for factor in term.factors if factor not in inside]

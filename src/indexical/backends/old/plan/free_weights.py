@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from fractions import Fraction
 
 from ....facts.attention import Gather
 from ....ir import build
@@ -40,7 +41,7 @@ from ....plan.steps import Attention
 from ....records import dataclass
 from .duality import chunks_of
 from .placement import Placement, place_attention
-from .weights import Gathered, widened
+from .weights import Gathered, heard, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,15 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
     if read_again or any(_compares_others(placed.attention) for placed in placements):
         return "the weight of a key is made of the scores of others, which are built"
     factors = [Factor(read), *rest]
+    taken = [step.coordinate.name for step in trail if isinstance(step, ir.Range)]
     if found.outside is not EMPTY:
-        taken = [step.coordinate.name for step in trail if isinstance(step, ir.Range)]
         factors.append(Factor(named(written(outside, total.span), taken)))
-    return Freed(total, tuple(placements), product_of(factors, total), inlined)
+    instead = product_of(factors, total)
+    beside = times(outside, algebra.plain(product_of(rest, total))) if rest else outside
+    condition = build.conjunction(heard(algebra, trail, (found.key,), found.key, found.guard, beside).values())
+    if condition is not None:
+        instead = build.select(named(condition, taken), instead, build.real(Fraction(0), total.span), total.span)
+    return Freed(total, tuple(placements), instead, inlined)
 
 
 def _compares_others(attention: Attention) -> bool:

@@ -21,7 +21,7 @@ from ....ir.walk import is_bare, renamed_apart, substitute, walk
 from ....plan.steps import Attention, Free, Normaliser, Softmax, Softpick
 from ....records import dataclass, replace
 from ....source import Span
-from .weights import Gathered, holds_extreme
+from .weights import Gathered, has_keys, holds_extreme
 
 Names = Mapping[Coordinate, Coordinate]
 
@@ -53,8 +53,6 @@ def place_attention(
     attention = _described(algebra, found, {**names, found.key.coordinate: key}, span)
     if algebra.may_be_infinite(attention.value) or _may_be_undefined(attention):
         return "what is gathered is infinite where a guard removed it, and a kernel multiplies it with 0 there"
-    if found.guard and algebra.may_be_infinite(written(form(((Fraction(1), found.outside),)), span)):
-        return "what stands beside it in the sum may be infinite, and the sum be over no keys: 0 times that is not 0"
     body = body_of(attention, found.key.stated, span)
     bare = is_bare(body)
     # Where a condition beside it fails, nothing is multiplied with it: there it may not be read at all.
@@ -149,13 +147,6 @@ def _beside_sink(
 
 # What is taken of a share for a weight, and for the sum of all.
 _PARTS = ("relu", "abs")
-
-
-def has_keys(key: ir.Range, guard: ir.Expr | None = None) -> ir.Expr:
-    """Whether there are any keys at all; with a guard, whether it keeps one."""
-    if guard is not None:
-        return build.reduce("any", (key,), guard, None, "bool", key.span)
-    return build.apply("<", (key.lower, key.upper), "bool", key.span)
 
 
 def _ordered(found: Gathered, ranges: Mapping[Coordinate, ir.Range]) -> list[Coordinate]:

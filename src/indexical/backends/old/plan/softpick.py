@@ -34,6 +34,7 @@ from ....ir.algebra.normal import (
     multiplied,
     plus,
     product,
+    under,
 )
 from ....ir.algebra.normalize import Algebra
 from ....ir.algebra.sums import opened, replaced
@@ -46,7 +47,7 @@ from ....plan.steps import Origin
 from ....records import dataclass, replace
 from .free_weights import Freed
 from .placement import place_attention
-from .weights import Gathered, widened
+from .weights import Gathered, heard, widened
 
 Conditions = Mapping[str, ir.Expr]
 
@@ -121,7 +122,7 @@ def _picked(
         if shares is None:
             continue
         for divisor, below in term.factors:
-            found = _divided(algebra, shares, divisor, opens) if below == -1 else None
+            found = _divided(algebra, trail, shares, divisor, opens) if below == -1 else None
             if found is not None:
                 rest = [factor for factor in term.factors if factor[0] not in (atom, divisor)]
                 outside = multiplied(found.outside, product(rest, term.exponent, term.conditions))
@@ -199,7 +200,9 @@ def _exponent(number: Number, term: Product) -> Form | None:
     return result if size == 1 else plus(result, function("log", (constant(size),)))
 
 
-def _divided(algebra: Algebra, shares: _Shares, divisor: Atom, opens: Callable[[ir.Read], bool]) -> Gathered | None:
+def _divided(
+    algebra: Algebra, trail: Trail, shares: _Shares, divisor: Atom, opens: Callable[[ir.Read], bool]
+) -> Gathered | None:
     """Shares over the sum of all of them and more; None where they are divided by something else."""
     if not isinstance(divisor, Group):
         return None
@@ -231,7 +234,10 @@ def _divided(algebra: Algebra, shares: _Shares, divisor: Atom, opens: Callable[[
     guard = {**shares.conditions, **more}
     value = form(((1, product(values)),)) if values else ONE
     number = Fraction(shares.number) / count
-    return Gathered(binder, score, guard, value, "zero", (), EMPTY, product(rest), number, (), sink, False, origin)
+    held = heard(algebra, trail, (binder,), binder, guard, form(((1, product(rest)),)))
+    sink = under(sink, heard(algebra, trail, (binder,), binder, guard, sink), False)
+    outside = product(rest, None, held)
+    return Gathered(binder, score, guard, value, "zero", (), EMPTY, outside, number, (), sink, False, origin)
 
 
 def _is_sum(term: Product) -> bool:

@@ -28,6 +28,7 @@ from ....ir.algebra.normal import (
     multiplied,
     plus,
     product,
+    under,
 )
 from ....ir.algebra.normalize import Algebra
 from ....ir.algebra.predicates import LARGE, holds_exponential, reads_in
@@ -213,8 +214,9 @@ def _described(
     value = form(((1, product(values, None, wanted)),))
     guard |= bounds
     score, guard, doubts = _unmasked(site, key, score, guard)
-    rest = [factor for factor in _less(site.inner, total.atom) if factor not in values]
-    inside = product(rest, left, {k: c for k, c in beside.items() if k not in wanted})
+    rest = product([factor for factor in _less(site.inner, total.atom) if factor not in values], left)
+    held = heard(site.algebra, site.trail, site.binders, key, guard, form(((1, rest),)))
+    inside = product(rest.factors, left, {**held, **{k: c for k, c in beside.items() if k not in wanted}})
     outside = site.outer
     if any(atom is total.atom for atom, _ in outside.factors):
         outside = product(_less(outside, total.atom), outside.exponent, outside.conditions)
@@ -226,9 +228,11 @@ def _described(
     empty: Empty = "zero" if sink is not None else _empty(site, total.sum, key, guard, bool(bounds))
     others = [b for b in others if b not in own]
     number = site.number / Fraction(total.number)
-    heard = sink is not None and (not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard))
+    certain = sink is not None and (not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard))
+    if sink is not None:
+        sink = under(sink, heard(site.algebra, site.trail, site.binders, key, guard, sink), False)
     outer = tuple(others), inside, outside, number, doubts, sink
-    return Gathered(key, score, guard, value, empty, *outer, heard=heard)
+    return Gathered(key, score, guard, value, empty, *outer, heard=certain)
 
 
 def holds_extreme(algebra: Algebra, value: Form, span: Span) -> bool:
@@ -332,6 +336,30 @@ def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr], b
         return "keyless" if is_undefined(site.algebra, site.written, total.binders[0]) else "zero"
     inner, outer = site.inner, site.outer
     return "zero" if guard.keys() & (inner.absent | inner.skipped | outer.absent | outer.skipped) else "nan"
+
+
+def heard(
+    algebra: Algebra, trail: Trail, binders: tuple[Binder, ...], key: Binder, guard: Mapping[str, ir.Expr], one: Form
+) -> dict[str, ir.Expr]:
+    """The conditions under which a query hears anybody, for something that is the same for all keys and stood under the
+    guard of their sum; none where that has a value everywhere."""
+    span = key.lower.span
+    safe = not guard or is_safe_form(one, algebra.caution.under(guard.values()))
+    if safe and not any(map(is_open, _parts(algebra, one, span))):
+        return {}
+    pairs = {k: c for k, c in guard.items() if key.coordinate in c.type.coordinates}
+    held = {k: c for k, c in guard.items() if k not in pairs}
+    if pairs and not keeps_a_key(algebra, trail, binders, key, pairs):
+        keys = ir.Range(key.coordinate, key.lower, key.upper, key.stated, span)
+        held.update(algebra.conditions(has_keys(keys, build.conjunction(pairs.values()))))
+    return held
+
+
+def has_keys(key: ir.Range, guard: ir.Expr | None = None) -> ir.Expr:
+    """Whether there are any keys at all; with a guard, whether it keeps one."""
+    if guard is not None:
+        return build.reduce("any", (key,), guard, None, "bool", key.span)
+    return build.apply("<", (key.lower, key.upper), "bool", key.span)
 
 
 def keeps_a_key(
