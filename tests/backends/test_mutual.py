@@ -153,3 +153,21 @@ def test_steps_that_go_down() -> None:
     for backend in ("numpy", "torch", "jax"):
         for one, right in zip(outputs(program(x, backend=backend)), expected, strict=True):
             np.testing.assert_allclose(one, right, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("points", [0, 1, 5])
+def test_a_line_of_what_is_made_along_two_axes(backend: str, points: int) -> None:
+    """All that was made in the step before is put together, and no more than that."""
+    program = ix.compile("""
+        input a[i, j], b[i, j];
+        let x[i, j] = if i == 0 { a[i, j] } else { 0.5 * x[i - 1, j] + sum[k](y[i - 1, k] * b[i, k]) };
+        let y[i, j] = if j == 0 { b[i, j] } else { tanh(y[i, j - 1]) + x[i, j] };
+        output x, y;
+    """)
+    rng = np.random.default_rng(points)
+    a, b = rng.normal(size=(2, 4, points))
+    for found, wanted in zip(program(a, b, backend=backend), program(a, b, backend="reference"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    loop = program.source(a, b, backend=backend).split("for i in")[1].split("\n    x = ")[0]
+    assert "unbind" not in loop and "(n_i, n_j)" not in loop

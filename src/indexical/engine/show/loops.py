@@ -176,7 +176,8 @@ def _hoist(p: Printer, loop: Loop) -> None:
             p.ahead = False
     if p.d.takes_rows_apart:
         for one in inside:
-            if isinstance(one.op, Read) and one.op.outside == "never" and stays(one.op.source):
+            rows = isinstance(one.op, Read) and isinstance(one.op.source.op, Carried)  # They are apart.
+            if isinstance(one.op, Read) and one.op.outside == "never" and not rows and stays(one.op.source):
                 _take_apart(p, one.op, loop)
 
 

@@ -80,15 +80,25 @@ def in_rows(p: Printer, source: Value) -> Value | None:
 def row_of(
     p: Printer, source: Value, index: dict[Coordinate, Value], outside: Outside
 ) -> tuple[Code, tuple[Coordinate, ...]]:
-    """A row of a definition that is being computed, or all there are; the steps of a row are taken out of the index."""
+    """A row of a definition that is being computed, those along one of two steps, or all there are; the steps of a row
+    are taken out of the index."""
     op = source.op
     assert isinstance(op, Carried)
-    if not all(name in index and index[name].is_host for name in op.steps):
-        return p.code(source), p.order_of(source)
     rows = p.rows[op.name]
-    steps = [index.pop(name) for name in op.steps]
-    key = {name: number(p, expr_at(step)) for name, step in zip(op.steps, steps, strict=True)}
-    inner = tuple(axis.name for axis in op.home if axis.name not in op.steps)
+    known = [name for name in op.steps if name in index and index[name].is_host]
+    along = [name for name in op.steps if name not in known]
+    if len(along) > 1 or (along and (rows.filled or not known)):
+        return p.code(source), p.order_of(source)
+    steps = [index.pop(name) for name in known]
+    key = {name: number(p, expr_at(step)) for name, step in zip(known, steps, strict=True)}
+    inner = tuple(axis.name for axis in op.home if axis.name not in known)
+    if along:
+        rows.uses_zero = True
+        place = inner.index(along[0])
+        length = extent(p, op.home[[axis.name for axis in op.home].index(along[0])])
+        row = method(rows.variable, "get", tupled(key.get(name, "n") for name in op.steps), rows.zero)
+        found = f"{{n: {row} for n in range({length})}}"
+        return p.call("stacked", found, tupled([length]), tupled([place]), rows.zero), inner
     if rows.local:
         return Code(rows.variable), inner
     if not rows.filled:
