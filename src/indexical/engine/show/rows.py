@@ -94,11 +94,11 @@ def row_of(
     inner = tuple(axis.name for axis in op.home if axis.name not in known)
     if along:
         rows.uses_zero = True
-        place = inner.index(along[0])
-        length = extent(p, op.home[[axis.name for axis in op.home].index(along[0])])
+        (axis,) = (axis for axis in op.home if axis.name in along)
+        length = extent(p, axis)
         row = method(rows.variable, "get", tupled(key.get(name, "n") for name in op.steps), rows.zero)
         found = f"{{n: {row} for n in range({length})}}"
-        return p.call("stacked", found, tupled([length]), tupled([place]), rows.zero), inner
+        return p.call("stacked", found, tupled([length]), tupled([inner.index(axis.name)]), rows.zero), inner
     if rows.local:
         return Code(rows.variable), inner
     if not rows.filled:

@@ -3,6 +3,7 @@ key, and normalisers. They are operations; a kernel is handed the array."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from ....ir.context import assume, visit
 from ....ir.dtypes import definition_dtypes
 from ....ir.needs import members
 from ....ir.text import shown
-from ....ir.types import Coordinate, Dtype
+from ....ir.types import SHORT, Coordinate, Dtype
 from ....ir.walk import children, fresh_name, rebuild, walk
 from ....plan.steps import Attend, Plan, Refusal, Step
 from ....plan.target import ARRAYS
@@ -53,6 +54,7 @@ class _Search:
         self.made: dict[str, list[ir.Let]] = {}
         self.known: dict[ir.Expr, ir.Expr] = {}
         self.left: ir.Expr | None = None
+        self.sides = Counter(one for step in plan.steps if step.chunks is not None for one in step.chunks.parts)
 
     def step(self, step: Step) -> Step:
         """A step whose kernel reads parts of its own."""
@@ -63,7 +65,8 @@ class _Search:
         scanned = self._scanned(step, first)
         self.known = {}
         for expr, ranges in self._parts(step, attend):
-            self._find(expr, ranges, _pairs(attend), first)
+            if step.chunks is None or not self._is_shared(expr) or not self._make(expr, ranges, first):
+                self._find(expr, ranges, _pairs(attend), first)
         if self.left is not None:
             reason = f"`{shown(self.left)}` is no array of its own, and none of its kernels computes it"
             self.made.pop(first, None)
@@ -121,6 +124,12 @@ class _Search:
             ranges = {**ranges, **_by_coordinate(expr.ranges)}
         for part in children(expr):
             self._find(part, ranges, pairs, first)
+
+    def _is_shared(self, expr: ir.Expr) -> bool:
+        """Whether several kernels are made of an array that is computed. One of 16 bits would be rounded."""
+        if not isinstance(expr, ir.Map | ir.Select) or self.sides[expr] < 2:
+            return False
+        return SHORT.isdisjoint(self.plan.dtypes.get(part.tensor) for part in walk(expr) if isinstance(part, ir.Read))
 
     def _make(self, expr: ir.Expr, ranges: Ranges, first: str) -> bool:
         """A definition for an expression; not where it would be evaluated out of bounds, or its extent varies."""
@@ -197,8 +206,6 @@ def _replaced(part: Any, known: Mapping[ir.Expr, ir.Expr]) -> Any:
 def _rewritten(expr: ir.Expr, known: Mapping[ir.Expr, ir.Expr]) -> ir.Expr:
     if expr in known:
         return known[expr]
-    if not any(isinstance(part, ir.Reduce | ir.Normalize) for part in walk(expr)):
-        return expr
     return rebuild(expr, lambda child: _rewritten(child, known))
 
 
