@@ -169,3 +169,12 @@ def test_a_definition_that_is_held_independent_is_not_looked_through() -> None:
 
 def test_exact_numbers_keep_the_relation() -> None:
     assert "log(" in str(ix.exact("let y = log(1 + exp(2));"))
+
+
+def test_whole_scores_over_no_points_have_a_logarithm() -> None:
+    """What is taken from exponents is a real number, also of whole scores, and there the largest of none is -inf."""
+    program = ix.compile("input s[i, j] : i64; let y[i] = log(sum[j](exp(s[i, j]) where j > i));")
+    s = np.arange(9).reshape(3, 3)
+    wanted = [np.log(np.exp(1) + np.exp(2)), 5, -np.inf]
+    for backend in ("reference", "numpy", "torch"):
+        np.testing.assert_allclose(program(s, backend=backend), wanted)

@@ -84,7 +84,7 @@ def _extreme(evaluation: Evaluation, expr: ir.Reduce, values: list[Any], point: 
     numbers = evaluation.numbers
     if values:
         return numbers.functions[expr.op](*values) if len(values) > 1 else values[0]
-    if expr.body.type.kind == "whole":
+    if expr.type.kind == "whole":
         raise failure("IX310", f"`{expr.op}` of whole numbers over no points has no value", expr.span, point)
     return -numbers.infinity if expr.op == "max" else numbers.infinity
 
