@@ -174,3 +174,18 @@ def test_a_result_has_the_dtype_of_all_that_the_relation_reads() -> None:
     assert program(q, b, k, V).dtype == np.float32
     whole = {name: rng.integers(-3, 4, shape) for name, shape in (("q", 5), ("b", 5), ("k", 5), ("V", (5, 2)))}
     np.testing.assert_allclose(program(**whole), program(**whole, backend="reference"), rtol=1e-14, atol=1e-14)
+
+
+def test_places_of_two_axes_of_keys_are_not_checked() -> None:
+    """Both are read from one place by a size. Where that is 0 there is no place."""
+    text = """
+        input Q[i, d], K[j, d], L[k, d], V[j, e];
+        let w[i, j, k] = softmax[j, k](sum[d](Q[i, d] * K[j, d] * L[k, d])) where j <= i, k <= i;
+        let out[i, e] = sum[j, k](w[i, j, k] * V[j, e]);
+    """
+    program, rng = ix.compile(text), np.random.default_rng(0)
+    Q, K, V = rng.normal(size=(3, 6, 3))
+    for keys in (0, 6):
+        L = rng.normal(size=(keys, 3))
+        assert "IX505" not in program.source(Q, K, L, V)
+        np.testing.assert_allclose(program(Q, K, L, V), program(Q, K, L, V, backend="reference"), atol=1e-13)
