@@ -29,9 +29,9 @@ def program(Q, K, V, cap):
         peak = np.full((n_b, n_h, i_count), -np.inf, np.float32)
         gathered = np.zeros((n_b, n_h, i_count, n_e), np.float32)
         total = np.zeros((n_b, n_h, i_count), np.float32)
-        j_end = min(n_j, i0 + i_count)
         i = np.arange(i_count)
         number = i + i0
+        j_end = min(n_j, i0 + i_count)
         for j0 in range(0, j_end, 512):
             j1 = min(j0 + 512, j_end)
             j_count = j1 - j0

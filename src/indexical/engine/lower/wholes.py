@@ -98,10 +98,9 @@ def check_fits(low: Lowering, number: Value, dtype: Dtype, span: Span, scope: Sc
 def divisor(low: Lowering, by: Value, over: tuple[Axis, ...], span: Span, scope: Scope) -> Value:
     """A number of the host that an array over some axes is divided by: refused where it is 0 and asked for, and 1 where
     it is not."""
-    if not by.known.may_be_zero or by.symbols:
+    if not by.known.may_be_zero or by.symbols or any(_is_factor(by, axis) for axis in over):
         return by
-    if not any(_is_factor(by, axis) for axis in over):
-        low.check(_compared("!=", by, 0, span), "IX505", BY_ZERO, span, scope, over)
+    low.check(_compared("!=", by, 0, span), "IX505", BY_ZERO, span, scope, over)
     if not scope.facts:
         return by
     expr, one = elementwise.number(by), build.whole(1, span)

@@ -81,8 +81,7 @@ def _rows(t: _Tiles, leaves: Mapping[str, Code], name: str) -> None:
     p, turn = t.p, t.turn
     _slice(t, leaves, by_key=False)
     _carry(t)
-    first, end = _ends(t)
-    t.turn = _with_rows(t)
+    first, end = _begun(t)
     with _loop(t, turn.key, first, end, str(KEYS)):
         _slice(t, leaves, by_key=True)
         found = _compute(t, list(zip(turn.carried, t.turn.new, strict=True)), t.turn.names)
@@ -208,38 +207,39 @@ def _carry(t: _Tiles) -> None:
         t.given[_name(one)] = name
 
 
-def _with_rows(t: _Tiles) -> Turn:
-    """The turn with what varies with its queries alone computed before its loop."""
-    p, turn = t.p, t.turn
+def _begun(t: _Tiles) -> tuple[str, str]:
+    """What varies with the queries of a tile alone, computed before its loop: values of the turn, which reads them from
+    then on, the first key, and the one beyond the last."""
+    p, turn, word = t.p, t.turn, t.turn.key.name.name
+    ends = {f"{word}_least": turn.first, f"{word}_beyond": turn.end}
+    arrays = [(_of_home(name, (), one), one) for name, one in ends.items() if one is not None and not one.is_host]
     alone: dict[Value, Value] = {}
     words: Counter[str] = Counter()
     for one in turn.of_rows():
-        words[word := word_for(one)] += 1
-        count = f"_{words[word]}" if words[word] > 1 else ""
-        alone[one] = _of_home(f"{word}{count}'alone", one.axes, one)
-    if not alone:
-        return turn
-    found = _compute(t, [(stand_in, one) for one, stand_in in alone.items()])
-    for one, code in zip(alone.values(), found, strict=True):
+        words[name := word_for(one)] += 1
+        count = f"_{words[name]}" if words[name] > 1 else ""
+        alone[one] = _of_home(f"{name}{count}'alone", one.axes, one)
+    wanted = [*((stand_in, one) for one, stand_in in alone.items()), *arrays]
+    codes = _compute(t, wanted) if wanted else []
+    edges = codes[len(alone) :]
+    for one, code in zip(alone.values(), codes[: len(alone)], strict=True):
         t.given[_name(one)] = code if code.isidentifier() else p.fresh(_word(one))
         if not code.isidentifier():
             p.add(f"{t.given[_name(one)]} = {code}")
-    return turn.with_parts(alone)
+    t.turn = turn.with_parts(alone)
+    found = {_name(one): f"int({code})" for (one, _), code in zip(arrays, edges, strict=True)}
+    found |= {name: str(p.code(one)) for name, one in ends.items() if one is not None and one.is_host}
+    length = str(extent(p, turn.key))
+    return (
+        _bound(p, found.get(f"{word}_least"), f"{word}_first", "max(0, {})", "0"),
+        _bound(p, found.get(f"{word}_beyond"), f"{word}_end", f"min({length}, {{}})", length),
+    )
 
 
-def _ends(t: _Tiles) -> tuple[str, str]:
-    """The first key of a tile of queries, and the one beyond the last."""
-    length, word = str(extent(t.p, t.turn.key)), t.turn.key.name.name
-    first, end = "0", length
-    if t.turn.first is not None:
-        first = _bound(t, t.turn.first, f"{word}_first", "max(0, {})")
-    if t.turn.end is not None:
-        end = _bound(t, t.turn.end, f"{word}_end", f"min({length}, {{}})")
-    return first, end
-
-
-def _bound(t: _Tiles, bound: Value, name: str, around: str) -> str:
-    (code,) = [t.p.code(bound)] if bound.is_host else _compute(t, [(_of_home(name, (), bound), bound)])
-    found = t.p.fresh(name)
-    t.p.add(f"{found} = {around.format(code if bound.is_host else f'int({code})')}")
+def _bound(p: Printer, code: str | None, name: str, around: str, otherwise: str) -> str:
+    """The first key of a tile of queries, or the one beyond the last, under a name, where these are not all."""
+    if code is None:
+        return otherwise
+    found = p.fresh(name)
+    p.add(f"{found} = {around.format(code)}")
     return found
