@@ -293,6 +293,13 @@ def replaced(value: Polynomial, atom: Atom, by: Polynomial) -> Polynomial:
     return result
 
 
+def vanishes(value: Polynomial, size: Polynomial) -> bool:
+    """Whether a polynomial is 0 where a size is."""
+    if len(atoms := size.atoms) != 1 or size != of_atom(atom := next(iter(atoms))):
+        return False
+    return not replaced(value, atom, number(0)).terms
+
+
 # By how much a place changes with each coordinate.
 Steps: TypeAlias = dict[Coordinate, Polynomial]
 

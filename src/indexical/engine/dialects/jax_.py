@@ -74,6 +74,7 @@ def leaning(x, axis, length, first, lean, dilation=1):
     """For each point of an axis a window of the next one, some way on from that of the point before; its places go
     last, some way apart."""
     count, step, reach = x.shape[axis], max(1, x.shape[axis + 1] + lean), (length - 1) * dilation + 1
+    step = step if count > 1 else max(step, reach)
     x = jnp.moveaxis(x, (axis, axis + 1), (-2, -1))
     if count == 0 or length == 0:
         return jnp.moveaxis(jnp.zeros((*x.shape[:-1], length), x.dtype), -2, axis)

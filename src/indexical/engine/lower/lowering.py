@@ -79,6 +79,7 @@ class Lowering:
         self._homes: dict[str, tuple[Axis, ...]] = {}
         self._assumed: dict[Trail, Assumptions] = {}
         self._inside: dict[tuple[ir.Expr, ir.Expr, Trail], bool] = {}
+        self._tested: dict[object, tuple[Value, ...]] = {}  # Of the definition at hand.
 
     def value(self, expr: ir.Expr, scope: Scope) -> Value:
         """The value of an expression where it is asked."""
@@ -134,6 +135,7 @@ class Lowering:
 
     def turn_to(self, let: ir.Let) -> None:
         """Weak reals take the dtype of this definition from here on, or a wider one that it reads."""
+        self._tested = {}
         strong = [one.tensor for one in reads_of(let) if one.type.kind == "real" and one.tensor not in self.weak]
         read = [self.dtypes.get(name, self.given.get(name)) for name in strong]
         own = None if let.kind != "real" or let.name in self.weak else self.dtypes[let.name]
@@ -192,15 +194,24 @@ class Lowering:
         for which some point of all others is asked."""
         near: list[Value] = []
         far: list[Value] = []
-        inner = replace(scope, facts=())
-        for fact in scope.facts:
-            test = self.value(fact, inner)
+        for test in self._tests(scope):
             (near if names is None or test.names <= names else far).append(test)
-            inner = inner.where(fact)
         beyond = conjunction(far)
         if beyond is not None and names is not None:
             beyond = value(Reduce("any", beyond, tuple(axis for axis in beyond.axes if axis.name not in names)))
         return conjunction([*near, *(() if beyond is None else (beyond,))])
+
+    def _tests(self, scope: Scope) -> tuple[Value, ...]:
+        """The facts of a scope as values, each lowered once where those before it hold: what is checked in a fact asks
+        for the mask of these again."""
+        if not scope.facts:
+            return ()
+        places = tuple(scope.places.items())
+        key = (scope.facts, places, scope.box, scope.bounds, scope.stepped, scope.gathers, scope.within)
+        if key not in self._tested:
+            before = replace(scope, facts=scope.facts[:-1])
+            self._tested[key] = (*self._tests(before), self.value(scope.facts[-1], before))
+        return self._tested[key]
 
     @cached_property
     def _asked(self) -> dict[str, list[ir.Expr]]:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from ...ir import build
 from ...ir import nodes as ir
+from ...ir.affine import polynomial, vanishes
 from ...ir.types import STORED_ONLY, Coordinate
+from ...ir.walk import walk
 from ..known import bounds_of
 from ..ops import OUTSIDE, Axis, Carried, Iota, Join, Outside, Read, Table, Value, apply, conjuncts, value
 from .lowering import Lowering, conjunction, negation, no_points
@@ -90,10 +92,20 @@ def _outside(low: Lowering, index: ir.Expr, extent: ir.Expr, scope: Scope) -> Ou
             own.insert(0, range)
             reach |= range.depends_on
     if low.is_inside(index, extent, tuple(own)):
-        return "never"
+        return "masked" if scope.facts and _may_have_none(index, extent, own) else "never"
     # A range around it speaks of the index only by bounds that vary with its coordinates, or of a number by its points.
     more = bool(scope.facts) or not reach or any(range.depends_on & reach for range in scope.box if range not in own)
     return "masked" if more and low.is_inside(index, extent, scope.trail) else "check"
+
+
+def _may_have_none(index: ir.Expr, extent: ir.Expr, own: Sequence[ir.Range]) -> bool:
+    """Whether an index is below what it is divided by, which may be 0 where no one asks for it."""
+    if bounds_of(extent)[0] > 0:
+        return False
+    size = polynomial(extent)
+    divides = (part.arguments[1] for part in walk(index) if isinstance(part, ir.Map) and part.op == "%")
+    below = any(polynomial(by) == size for by in divides)
+    return below and not any(vanishes(polynomial(range.upper), size) for range in own)
 
 
 def _is_place_of(low: Lowering, index: ir.Expr, extent: ir.Expr, scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import number, of_atom, polynomial, replaced
+from ...ir.affine import polynomial, vanishes
 from ...ir.types import BOUNDS, Dtype, widest
 from ...source import Span
 from .. import known
@@ -98,8 +98,11 @@ def check_fits(low: Lowering, number: Value, dtype: Dtype, span: Span, scope: Sc
 def divisor(low: Lowering, by: Value, over: tuple[Axis, ...], span: Span, scope: Scope) -> Value:
     """A number of the host that an array over some axes is divided by: refused where it is 0 and asked for, and 1 where
     it is not."""
-    if not by.known.may_be_zero or by.symbols or any(_is_factor(by, axis) for axis in over):
+    if not by.known.may_be_zero or by.symbols:
         return by
+    size = by.known.whole
+    if size is not None and any(vanishes(polynomial(axis.extent), size) for axis in over):
+        return by  # Where it is 0, there are no points.
     low.check(_compared("!=", by, 0, span), "IX505", BY_ZERO, span, scope, over)
     if not scope.facts:
         return by
@@ -107,14 +110,6 @@ def divisor(low: Lowering, by: Value, over: tuple[Axis, ...], span: Span, scope:
     if by.known.least >= 0:
         return host(build.apply("max", (one, expr), "whole", span))
     return host(build.select(elementwise.number(_compared("==", by, 0, span)), one, expr, span))
-
-
-def _is_factor(by: Value, axis: Axis) -> bool:
-    """Whether an axis has no points where a size is 0."""
-    size = by.known.whole
-    if size is None or len(atoms := size.atoms) != 1 or size != of_atom(atom := next(iter(atoms))):
-        return False
-    return replaced(polynomial(axis.extent), atom, number(0)).constant == 0
 
 
 def _compared(op: str, one: Value, other: int, span: Span) -> Value:

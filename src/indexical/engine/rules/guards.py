@@ -90,7 +90,8 @@ def indicator_to_guard(one: Value, found: Found, target: Target) -> Value | No |
             written = as_written(test, {})
             return No(f"`{written}` is a factor, and 0 times an infinity is NaN: a guard leaves it out", "places")
         rest = product(other.value for other in others)
-        return value(Reduce("sum", cast(rest, one.dtype), op.over, all_of(op.where, test), op.checked))
+        left = value(Reduce("sum", cast(rest, one.dtype), op.over, all_of(op.where, test), op.checked))
+        return left if left.dtype == one.dtype else applied(f"as {one.dtype}", left)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, expression, polynomial
+from ...ir.affine import Polynomial, expression, number, polynomial
 from ...ir.types import Coordinate
 from ..known import LONGEST
 from ..ops import (
@@ -226,8 +226,11 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
         if len(pairs) != 1:
             continue
         [(name, place)] = pairs
+        others = [pair for pair in inner.index if pair[0] != name]
         if inner.source.names.difference(dict(inner.index)) & (place.names | over):
             continue  # A diagonal.
+        if any(at.names & over for _, at in others):
+            continue
         if not is_arithmetic(place):
             return No(_MANY)
         if not read.names - weights.names:
@@ -240,8 +243,10 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
             return No("a row of the table that is not read at a pair may be infinite, and 0 times it is not 0")
         length = _reached(place, inner.source.extent(name))
         axis = Axis(fresh(name, read.names | weights.names | inner.source.names), length)
-        index = _index([(name, value(Iota(axis))), *(pair for pair in inner.index if pair[0] != name)])
-        table = value(Read(inner.source, index))
+        if others and inner.outside == "check":
+            return No("other places of the table have to be there, too")
+        index = _index([(name, value(Iota(axis))), *others])
+        table = value(Read(inner.source, index, inner.outside if others else "never"))
         return value(Contract((_by_place(weights, axis, op.over[0], name, inner), table), (axis,)))
     return None
 
@@ -298,6 +303,8 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
     if inner.outside != "never" and outer.outside != "never" and not _are_apart(outer, inner):
         return No("both may leave what they read, and one read has one guard")
     given, named = dict(outer.index), dict(inner.index)
+    if outer.outside != "never" and not all(_is_all(at, inner.source.axis(name), given) for name, at in inner.index):
+        return No("what is outside of a part of an array may be inside of the array")
     if any(not is_arithmetic(at) and not at.names.isdisjoint(given) for at in named.values()):
         return None
     index = []
@@ -313,6 +320,14 @@ def merge_reads(one: Value, found: Found, target: Target) -> Value | No | None:
     if inner.outside != "never" and under is not None:
         under = _put(under, given) if is_arithmetic(under) else placed(under, given)
     return value(Read(inner.source, tuple(index), outside, under))
+
+
+def _is_all(at: Value, axis: Axis, given: Mapping[Coordinate, Value]) -> bool:
+    """Whether a place that is read by other places reaches all points of an axis, each once, if it is."""
+    if at.names.isdisjoint(given):
+        return True
+    extent = polynomial(axis.extent)
+    return [polynomial(own.extent) for own in at.axes] == [extent] and ends_of(at) == (number(0), extent)
 
 
 def _are_apart(outer: Read, inner: Read) -> bool:
