@@ -306,3 +306,58 @@ def test_a_definition_without_points_refuses_no_gradient_of_another() -> None:
             found = program(x, y, z, memory=memory)
         assert found.c.shape == (0,)
         torch.testing.assert_close(torch.autograd.grad(found.o.sum(), z)[0], 2 * z)
+
+
+SHIFTED = {
+    "sums": "A[t + u, b + c] * Z[c, b] where 0 <= t + u < size(k), 0 <= b + c < size(i)",
+    "differences": "A[u + 1, b - c] * Z[c, b] where 0 <= u + 1 < size(k), 0 <= b - c < size(i)",
+    "quotients": "A[t / 2 + u, b + c - 1] * Z[size(c) - 1 - c, b] where t / 2 + u < size(k), 0 <= b + c - 1 < size(i)",
+    "steps": "Z[c, b] * A[t - u, 2 * b + c] where c <= b, 2 * b + c < size(i), 0 <= t - u < size(k)",
+}
+
+
+@pytest.mark.parametrize("backend", door.LIBRARIES)
+@pytest.mark.parametrize("name", SHIFTED)
+def test_a_table_that_is_read_outside_along_another_axis(name: str, backend: str) -> None:
+    """Its weights may be added up for each place first: other places are still not there."""
+    program = ix.compile(f"""
+        input A[k, i], Z[c, k], many[u];
+        let y[c, u in 0..size(u), t in 0..size(i)] = sum[b in 0..size(k) - 1]({SHIFTED[name]});
+    """)
+    rng = np.random.default_rng(0)
+    for k, i, c, u in ((2, 2, 6, 2), (4, 6, 2, 4), (1, 6, 4, 6), (6, 4, 1, 4), (5, 3, 5, 2)):
+        given = rng.normal(size=(k, i)), rng.normal(size=(c, k)), np.zeros(u)
+        wanted = program(*given, backend="reference")
+        np.testing.assert_allclose(program(*given, backend=backend), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", door.LIBRARIES)
+def test_a_place_of_a_table_that_is_not_there_is_refused_beside_one_that_is_summed(backend: str) -> None:
+    program = ix.compile("input A[k, i], Z[c, m], T[t]; let y[t, c] = sum[m](A[t + 1, m + c] * Z[c, m]) + T[t];")
+    with pytest.raises(ix.Error, match="IX305"):
+        program(np.ones((2, 3)), np.ones((2, 2)), np.ones(2), backend=backend)
+
+
+@pytest.mark.parametrize("backend", door.LIBRARIES)
+def test_a_remainder_of_no_points_is_not_read_where_a_guard_removes_it(backend: str) -> None:
+    program = ix.compile("input C[j], N[i]; let y[i] = if N[i] > 5 { C[(i + 1) % size(j)] } else { 1.0 };")
+    for isolate in (False, True):
+        np.testing.assert_array_equal(program(np.zeros(0), np.zeros(3), backend=backend, isolate=isolate), np.ones(3))
+
+
+@pytest.mark.parametrize("backend", door.LIBRARIES)
+def test_a_sum_of_chosen_whole_numbers_has_the_dtype_of_the_choice(backend: str) -> None:
+    program = ix.compile("input p[i] : i64; let y[n in 0..2] = 0.1 * sum[i](2 * ((p[i] == n) as f64));")
+    found = np.asarray(program(np.array([0, 1, 1]), backend=backend))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, [0.2, 0.4], rtol=1e-15)
+
+
+def test_guards_that_are_checked_take_time_linear_in_their_number() -> None:
+    """Each is lowered once, though each asks for the mask of those before it."""
+    guard = " && ".join(f"a{n} * i - j >= a{n} * j - i" for n in range(12))
+    given = "".join(f", a{n} : i64" for n in range(12))
+    program = ix.compile(f"input x[i, j]{given}; let y[i] = sum[j](tanh(x[i, j]) where {guard});")
+    numbers = {f"a{n}": n + 1 for n in range(12)}
+    x = np.random.default_rng(0).normal(size=(4, 4))
+    np.testing.assert_allclose(program(x, **numbers), program(x, **numbers, backend="reference"))

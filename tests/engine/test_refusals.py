@@ -60,6 +60,13 @@ REFUSED = {
     "the table may have far more places than are given": """
         input a[i, d], r[p, d], g[i, j]: i64;
         let y[i, j] = sum[d](a[i, d] * r[g[i, j], d]);""",
+    "other places of the table have to be there, too": """
+        input A[k, i], Z[c, m];
+        let y[t in 0..3, c] = sum[m](A[t + 1, m + c] * Z[c, m]);""",
+    "what is outside of a part of an array may be inside of the array": """
+        input A[k, i], Z[c, k];
+        let y[c in 0..size(c), u in 0..3, t in 0..size(i)] = sum[b in 0..size(k) - 1](
+            A[t + u, b + c] * Z[c, b] where t + u < size(k), b + c < size(i));""",
     "the weights do not have all axes of the place": """
         input w[j], r[p in 0..7, e];
         let y[i in 0..6, e] = sum[j](w[j] * r[clamp(i - j, -3, 3) + 3, e]);""",
