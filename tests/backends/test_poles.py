@@ -172,3 +172,28 @@ def check_derivative(program: ix.Program, arrays: list[torch.Tensor]) -> None:
     found = ix.grad(program, "out", list(program.inputs))(*arrays, flowing)
     for mine, wanted in zip(found, right, strict=True):
         torch.testing.assert_close(mine, torch.zeros_like(mine) if wanted is None else wanted)
+
+
+REMOVED = {
+    "a divisor of the key": ("softmax[j](s[i, j] where z[j] != 0)", "v[j] / z[j]"),
+    "a logarithm of the key": ("softmax[j](s[i, j]) where z[j] > 0", "v[j] * log(z[j])"),
+    "a distance": ("softmax[j](s[i, j] where j < i)", "v[j] / (i - j)"),
+}
+
+
+@pytest.mark.parametrize("backend", ["reference", "numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_derivative_where_weights_are_removed(name: str, backend: str) -> None:
+    """What flows back through a pole leaves no sum without the guard of the weights in it."""
+    weights, value = REMOVED[name]
+    text = f"input s[i, j], v[j], z[j]; let w[i, j] = {weights}; let out[i] = sum[j](w[i, j] * {value}) + 0 * z[i];"
+    program, rng = ix.compile(text), np.random.default_rng(4)
+    arrays = [torch.tensor(rng.normal(size=(4, 4))), torch.tensor(rng.normal(size=4)), torch.tensor([1.0, 0, 2, -1])]
+    leaves = [array.double().requires_grad_() for array in arrays]
+    right = torch.autograd.grad(program(*leaves, isolate=True).sum(), leaves)
+    derived = ix.grad(program, "out", ["s", "v", "z"])
+    here = {"torch": lambda x: x.detach()}.get(backend, lambda x: x.detach().numpy())
+    for isolate in (False, True):
+        found = derived(*map(here, leaves), here(torch.ones(4).double()), backend=backend, isolate=isolate)
+        for mine, wanted in zip(found, right, strict=True):
+            np.testing.assert_allclose(mine, wanted, atol=1e-12 if backend != "jax" else 1e-5)

@@ -18,6 +18,7 @@ from ..ir.context import constants_of
 from ..ir.functions import operation
 from ..ir.graph import components
 from ..ir.needs import reached
+from ..ir.removal import removal_through
 from ..ir.types import Coordinate
 from ..ir.walk import fresh, renamed_clause, walk
 from ..records import dataclass, field, replace
@@ -27,7 +28,7 @@ from .naming import name_parts, scans
 from .polish import with_plain_names, without_copies, without_number
 from .presence import looked_after
 from .reverse import Share, shares_of
-from .terms import Term, reads_data, settle
+from .terms import Term, reads_data, settle, where_present
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def derive(
         if name not in flow.owed:
             book.pay(name)
     made: dict[str, str] = {}
+    removed = removal_through(flow.every)
     found = []
     for group in _in_order(flow, program):
         if group[0] in flow.targets.get(group[0], ()) or len(group) > 1:
@@ -95,6 +97,8 @@ def derive(
             home = home_of(program.tensors[name], seeds.lead, span)
             terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
             terms += [settle(share, seeds.lead, home, constants) for share in book.shares.get(name, ())]
+            itself = build.read(name, tuple(build.coord(r.coordinate, span) for r in home), "real", span)
+            terms = [where_present(term, itself, removed) for term in terms]
             let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
             found.append(with_plain_names(looked_after(let, flow.every)))
             made[let.name] = name

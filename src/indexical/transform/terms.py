@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from ..ir import build
 from ..ir import nodes as ir
 from ..ir.affine import Constants, expression, polynomial
 from ..ir.algebra.quotients import Quotient, sorted_by
-from ..ir.prove import Assumptions
+from ..ir.algebra.safety import is_open
+from ..ir.prove import Assumptions, conjuncts, no_definitions
+from ..ir.removal import removal
 from ..ir.types import Coordinate
 from ..ir.walk import Inexpressible, fresh, rebuild, renamed_apart, substitute, walk
 from ..records import dataclass, replace
@@ -46,6 +48,19 @@ class Term:
         guard = build.conjunction((*self.guards, *self.cases))
         result = build.reduce("sum", self.ranges, summed, guard, "real", span)
         return Quotient(rest.number, (*rest.factors, result), rest.divisors).expression(span)
+
+
+def where_present(term: Term, itself: ir.Expr, removed: Callable[[ir.Read], ir.Expr | None]) -> Term:
+    """What flows back to a point only where that is present, if it may be NaN or infinite elsewhere; and a sum only
+    where its factors are, if what leaves it may be."""
+    bound = {range.coordinate for range in term.ranges}
+    product = term.product
+    steep = [*product.divisors, *(part for part in product.factors if any(map(is_open, walk(part))))]
+    poles = {c for part in steep if not part.type.coordinates & bound for c in part.type.coordinates}
+    gone = [removal(part, removed) for part in (itself, *(product.factors if bound else ()))] if poles else []
+    there = [fact for one in gone if one is not None for fact in conjuncts(one, False, no_definitions)]
+    facts = dict.fromkeys(fact for fact in there if fact.type.coordinates & poles and fact not in term.guards)
+    return replace(term, guards=(*term.guards, *facts)) if facts else term
 
 
 def settle(share: Share, lead: tuple[ir.Range, ...], home: tuple[ir.Range, ...], constants: Constants) -> Term:
