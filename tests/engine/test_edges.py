@@ -353,6 +353,16 @@ def test_a_sum_of_chosen_whole_numbers_has_the_dtype_of_the_choice(backend: str)
     np.testing.assert_allclose(found, [0.2, 0.4], rtol=1e-15)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_an_emitted_sum_has_to_fit_only_where_it_is_asked_for(backend: str) -> None:
+    program = ix.compile("input a[i] : i64, m[i] : bool; let y[i] = sum[j in 0..3](a[i] where j <= i) where m[i];")
+    a, m = np.array([1, 2, 3, 2**62]), np.array([True, False, True, False])
+    scope: dict[str, Any] = {}
+    exec(program.source(a, m, backend=backend), scope)
+    here = torch.from_numpy if backend == "torch" else np.asarray
+    assert scope["program"](here(a), here(m)).tolist() == [1, 0, 9, 0]
+
+
 def test_guards_that_are_checked_take_time_linear_in_their_number() -> None:
     """Each is lowered once, though each asks for the mask of those before it."""
     guard = " && ".join(f"a{n} * i - j >= a{n} * j - i" for n in range(12))

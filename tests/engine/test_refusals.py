@@ -60,6 +60,9 @@ REFUSED = {
     "the table may have far more places than are given": """
         input a[i, d], r[p, d], g[i, j]: i64;
         let y[i, j] = sum[d](a[i, d] * r[g[i, j], d]);""",
+    "a sum has to fit only where it is asked for": """
+        input a[i]: i64, m[i]: bool;
+        let y[i] = sum[j in 0..3](a[i] where j <= i) where m[i];""",
     "other places of the table have to be there, too": """
         input A[k, i], Z[c, m];
         let y[t in 0..3, c] = sum[m](A[t + 1, m + c] * Z[c, m]);""",

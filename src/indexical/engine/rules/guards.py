@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...ir.types import Coordinate
-from ...records import replace
 from ..ops import Map, Read, Reduce, Value, all_of, conjuncts, value
 from ..reach import Side, side_of
 from ..words import as_written
@@ -35,9 +34,10 @@ def take_condition_out(one: Value, found: Found, target: Target) -> Value | No |
     out = [test for test in conjuncts(op.where) if not test.names & over]
     if not out:
         return None
+    if op.checked:
+        return No("a sum has to fit only where it is asked for")
     inside = all_of(*(test for test in conjuncts(op.where) if test.names & over))
-    left = value(replace(op, where=inside)) if op.checked else total(op.source, op.over, inside)
-    return kept(all_of(*out), left)
+    return kept(all_of(*out), total(op.source, op.over, inside))
 
 
 def choice_decided(one: Value, found: Found, target: Target) -> Value | None:
