@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given
-from tests.laws import decays, derivable, guarded, mixing, normalised, poles, programs, scalars
+from tests.laws import decays, derivable, guarded, mixing, normalised, poles, programs, scalars, shifted
 from tests.laws.agreement import is_within
 from tests.profiles import examples
 
@@ -82,6 +82,7 @@ GENERATORS: dict[str, Callable[[int], tuple[str, Mapping[str, Any]] | None]] = {
     "poles": _with_text(poles.pole_case),
     "decays": _with_text(decays.decay_case),
     "normalised": _with_text(normalised.normalised_case),
+    "shifted": _with_text(shifted.shifted_case),
     "scalars": _scalar,
 }
 
