@@ -129,14 +129,14 @@ def pick_or_zero(x, *places):
     """x at places along several axes, None for all; 0 where it has no such place."""
     if 0 in x.shape:
         x = np.pad(x, [(0, int(n == 0 and k < len(places) and places[k] is not None)) for k, n in enumerate(x.shape)])
-    kept = True
-    for place, n in zip(places, x.shape):
+    kept, index = True, [slice(None)] * len(places)
+    for axis, place in enumerate(places):
         if place is not None:
-            kept = kept & (place >= 0) & (place < n)
-    index = tuple(slice(None) if place is None else np.where(kept, place, 0) for place in places)
+            there = (place >= 0) & (place < x.shape[axis])
+            kept, index[axis] = kept & there, np.where(there, place, 0)
     axes = [n for n, place in enumerate(places) if place is not None]
     behind = x.ndim - len(axes) - (axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0)
-    return np.where(kept.reshape((*kept.shape, *[1] * behind)), x[index], np.zeros((), x.dtype))
+    return np.where(kept.reshape((*kept.shape, *[1] * behind)), x[tuple(index)], np.zeros((), x.dtype))
 ''',
     "argmax": '''
 def argmax(x, axis):
