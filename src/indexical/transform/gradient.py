@@ -97,7 +97,8 @@ def derive(
             home = home_of(program.tensors[name], seeds.lead, span)
             terms = _seed_terms(name, seeds, home, span) if name in seeds.of else []
             terms += [settle(share, seeds.lead, home, constants) for share in book.shares.get(name, ())]
-            itself = build.read(name, tuple(build.coord(r.coordinate, span) for r in home), "real", span)
+            places = tuple(build.coord(range.coordinate, span) for range in home)
+            itself = None if name in by else build.read(name, places, "real", span)  # What is held has all its points.
             terms = [where_present(term, itself, removed) for term in terms]
             let = definition(names[name], (*seeds.lead, *home), terms, span, filled, constants)
             found.append(with_plain_names(looked_after(let, flow.every)))

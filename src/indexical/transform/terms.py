@@ -50,14 +50,15 @@ class Term:
         return Quotient(rest.number, (*rest.factors, result), rest.divisors).expression(span)
 
 
-def where_present(term: Term, itself: ir.Expr, removed: Callable[[ir.Read], ir.Expr | None]) -> Term:
-    """What flows back to a point only where that is present, if it may be NaN or infinite elsewhere; and a sum only
-    where its factors are, if what leaves it may be."""
+def where_present(term: Term, itself: ir.Expr | None, removed: Callable[[ir.Read], ir.Expr | None]) -> Term:
+    """What flows back to a point `itself` only where that is present, if it may be NaN or infinite elsewhere; and a sum
+    only where its factors are, if what leaves it may be."""
     bound = {range.coordinate for range in term.ranges}
     product = term.product
     steep = [*product.divisors, *(part for part in product.factors if any(map(is_open, walk(part))))]
     poles = {c for part in steep if not part.type.coordinates & bound for c in part.type.coordinates}
-    gone = [removal(part, removed) for part in (itself, *(product.factors if bound else ()))] if poles else []
+    parts = (*(() if itself is None else (itself,)), *(product.factors if bound else ()))
+    gone = [removal(part, removed) for part in parts] if poles else []
     there = [fact for one in gone if one is not None for fact in conjuncts(one, False, no_definitions)]
     facts = dict.fromkeys(fact for fact in there if fact.type.coordinates & poles and fact not in term.guards)
     return replace(term, guards=(*term.guards, *facts)) if facts else term
