@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.affine import Polynomial, affine_parts, is_counted, polynomial
-from .ops import Map, Value
+from .ops import Axis, Iota, Map, Value
 
 # What a condition says of a place: that it is not before the first point of its axis, or not behind the last.
 Side: TypeAlias = Literal["first", "last"]
@@ -31,6 +31,11 @@ def ends_of(place: Value) -> tuple[Polynomial, Polynomial] | None:
         else:
             return None
     return least, most + 1
+
+
+def is_axis(place: Value, axis: Axis) -> bool:
+    """Whether a place is an axis, perhaps by another name."""
+    return isinstance(place.op, Iota) and polynomial(place.op.axis.extent) == polynomial(axis.extent)
 
 
 def not_negative(test: Value) -> Polynomial | None:

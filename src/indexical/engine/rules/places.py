@@ -27,7 +27,7 @@ from ..ops import (
     value,
 )
 from ..order import is_view
-from ..reach import ends_of
+from ..reach import ends_of, is_axis
 from .patterns import Found, No, Target
 from .terms import NOWHERE, Term, added, applied, cast, fresh, kept, last_point, names_of, promoted, terms_of, whole
 
@@ -243,18 +243,13 @@ def write_before_contract(one: Value, found: Found, target: Target) -> Value | N
             return No("a row of the table that is not read at a pair may be infinite, and 0 times it is not 0")
         length = _reached(place, inner.source.extent(name))
         axis = Axis(fresh(name, read.names | weights.names | inner.source.names), length)
-        may_leave = not all(_is_whole(at, inner.source.axis(other)) for other, at in others)
+        may_leave = not all(is_axis(at, inner.source.axis(other)) for other, at in others)
         if may_leave and inner.outside == "check":
             return No("other places of the table have to be there, too")
         index = _index([(name, value(Iota(axis))), *others])
         table = value(Read(inner.source, index, inner.outside if may_leave else "never"))
         return value(Contract((_by_place(weights, axis, op.over[0], name, inner), table), (axis,)))
     return None
-
-
-def _is_whole(at: Value, axis: Axis) -> bool:
-    """Whether a place is an axis by another name."""
-    return isinstance(at.op, Iota) and polynomial(at.op.axis.extent) == polynomial(axis.extent)
 
 
 def _by_place(weights: Value, axis: Axis, key: Axis, name: Coordinate, read: Read) -> Value:

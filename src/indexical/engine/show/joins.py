@@ -8,7 +8,8 @@ from ...ir.affine import Polynomial, is_counted, of_atom, polynomial
 from ...ir.context import assume
 from ...ir.types import Dtype
 from ...records import dataclass
-from ..ops import Axis, Iota, Join, Number, Value
+from ..ops import Axis, Join, Number, Value
+from ..reach import is_axis
 from .code import Code
 from .numbers import counted, extent, number
 
@@ -40,7 +41,7 @@ def join(p: Printer, one: Value) -> Code:
 
 def _along(op: Join) -> int | None:
     """The one axis along which all parts lie, each behind the one before it; None where they do not fill the array."""
-    axes = {n for slots, _ in op.parts for n, at in enumerate(slots) if not _is_all(at, op.home[n])}
+    axes = {n for slots, _ in op.parts for n, at in enumerate(slots) if not is_axis(at, op.home[n])}
     if len(axes) != 1 or len(op.parts) < 2:
         return None
     (axis,) = axes
@@ -53,10 +54,6 @@ def _along(op: Join) -> int | None:
             return None
         reached = reached + polynomial(at.axes[0].extent)
     return axis if reached == polynomial(op.home[axis].extent) else None
-
-
-def _is_all(at: Value, axis: Axis) -> bool:
-    return isinstance(at.op, Iota) and polynomial(at.op.axis.extent) == polynomial(axis.extent)
 
 
 def _concatenated(p: Printer, op: Join, axis: int, dtype: Dtype) -> Code:

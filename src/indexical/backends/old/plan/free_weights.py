@@ -41,7 +41,7 @@ from ....plan.steps import Attention
 from ....records import dataclass
 from .duality import chunks_of
 from .placement import Placement, place_attention
-from .weights import Gathered, heard, widened
+from .weights import Gathered, held_beside, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
         factors.append(Factor(named(written(outside, total.span), taken)))
     instead = product_of(factors, total)
     beside = times(outside, algebra.plain(product_of(rest, total))) if rest else outside
-    condition = build.conjunction(heard(algebra, trail, (found.key,), found.key, found.guard, beside).values())
+    condition = build.conjunction(held_beside(algebra, trail, (found.key,), found.key, found.guard, beside).values())
     if condition is not None:
         instead = build.select(named(condition, taken), instead, build.real(Fraction(0), total.span), total.span)
     return Freed(total, tuple(placements), instead, inlined)

@@ -47,7 +47,7 @@ from ....plan.steps import Origin
 from ....records import dataclass, replace
 from .free_weights import Freed
 from .placement import place_attention
-from .weights import Gathered, heard, widened
+from .weights import Gathered, held_beside, widened
 
 Conditions = Mapping[str, ir.Expr]
 
@@ -234,8 +234,8 @@ def _divided(
     guard = {**shares.conditions, **more}
     value = form(((1, product(values)),)) if values else ONE
     number = Fraction(shares.number) / count
-    held = heard(algebra, trail, (binder,), binder, guard, form(((1, product(rest)),)))
-    sink = under(sink, heard(algebra, trail, (binder,), binder, guard, sink), False)
+    held = held_beside(algebra, trail, (binder,), binder, guard, form(((1, product(rest)),)))
+    sink = under(sink, held_beside(algebra, trail, (binder,), binder, guard, sink), False)
     outside = product(rest, None, held)
     return Gathered(binder, score, guard, value, "zero", (), EMPTY, outside, number, (), sink, False, origin)
 

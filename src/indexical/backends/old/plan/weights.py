@@ -215,7 +215,7 @@ def _described(
     guard |= bounds
     score, guard, doubts = _unmasked(site, key, score, guard)
     rest = product([factor for factor in _less(site.inner, total.atom) if factor not in values], left)
-    held = heard(site.algebra, site.trail, site.binders, key, guard, form(((1, rest),)))
+    held = held_beside(site.algebra, site.trail, site.binders, key, guard, form(((1, rest),)))
     inside = product(rest.factors, left, {**held, **{k: c for k, c in beside.items() if k not in wanted}})
     outside = site.outer
     if any(atom is total.atom for atom, _ in outside.factors):
@@ -228,11 +228,11 @@ def _described(
     empty: Empty = "zero" if sink is not None else _empty(site, total.sum, key, guard, bool(bounds))
     others = [b for b in others if b not in own]
     number = site.number / Fraction(total.number)
-    certain = sink is not None and (not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard))
+    heard = sink is not None and (not guard or keeps_a_key(site.algebra, site.trail, site.binders, key, guard))
     if sink is not None:
-        sink = under(sink, heard(site.algebra, site.trail, site.binders, key, guard, sink), False)
+        sink = under(sink, held_beside(site.algebra, site.trail, site.binders, key, guard, sink), False)
     outer = tuple(others), inside, outside, number, doubts, sink
-    return Gathered(key, score, guard, value, empty, *outer, heard=certain)
+    return Gathered(key, score, guard, value, empty, *outer, heard=heard)
 
 
 def holds_extreme(algebra: Algebra, value: Form, span: Span) -> bool:
@@ -338,11 +338,11 @@ def _empty(site: _Site, total: Sum, key: Binder, guard: Mapping[str, ir.Expr], b
     return "zero" if guard.keys() & (inner.absent | inner.skipped | outer.absent | outer.skipped) else "nan"
 
 
-def heard(
+def held_beside(
     algebra: Algebra, trail: Trail, binders: tuple[Binder, ...], key: Binder, guard: Mapping[str, ir.Expr], one: Form
 ) -> dict[str, ir.Expr]:
-    """The conditions under which a query hears anybody, for something that is the same for all keys and stood under the
-    guard of their sum; none where that has a value everywhere."""
+    """The conditions under which a factor of the query alone has to have a value, once it stands beside the sum over
+    keys that it was in: those on the query, and that it keeps a key. None where the factor has a value everywhere."""
     span = key.lower.span
     safe = not guard or is_safe_form(one, algebra.caution.under(guard.values()))
     if safe and not any(map(is_open, _parts(algebra, one, span))):
