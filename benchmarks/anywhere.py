@@ -11,7 +11,8 @@ and medians are compared: a ratio is our time ÷ that of the fastest peer, forwa
 Peers: `sdpa` is scaled_dot_product_attention, with a dense mask where the row has one; `flex` compiled FlexAttention,
 on a GPU; `plain` products, the score, the mask and the normaliser written out, compiled on a GPU. Masks, and what is
 added to scores and is no result of the call itself, are made beforehand. A peer that cannot state a row, that would
-build too many pairs or that is imprecise is left out. The exit status is 1 where a result of ours is wrong.
+build too many pairs or that is imprecise is left out. The exit status is 1 where a result of ours is wrong, or there is
+none.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import indexical as ix
+from indexical.saving import write_file
 
 Tensors = tuple[Tensor, ...]
 Call = Callable[[], Tensors]
@@ -321,7 +323,7 @@ class Contest:
         self.exact = exactly(self.inputs, self.device)
         self._enter_ours()
         if self.calls[PASSES[0]]:
-            for name in options.peers.split(","):
+            for name in options.peers:
                 if builds_pairs(row, name) > PAIRS[self.device]:
                     self.measured.refused[name] = "too many pairs"
                 else:
@@ -471,10 +473,10 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="how many rows are drawn")
-    parser.add_argument("--rows", help="numbers of rows, as in 3,17; by default all")
+    parser.add_argument("--rows", type=numbers, help="numbers of rows, as in 3,17; by default all")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=DTYPES, help="of all rows; by default drawn, on a CPU f32")
-    parser.add_argument("--peers", default=",".join(PEERS), help="who takes part beside us")
+    parser.add_argument("--peers", type=names, default=PEERS, help=f"who takes part beside us: {','.join(PEERS)}")
     parser.add_argument("--fresh", action="store_true", help="peers make dense masks in each call, as ours does")
     parser.add_argument("--patience", type=float, default=0.2, help="seconds for each contestant and pass")
     parser.add_argument("--wait", type=float, default=0, help="seconds to wait before a row for a quiet machine")
@@ -483,19 +485,38 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--programs", action="store_true", help="print the program of every row")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch; 2 by default")
     parser.add_argument("--json", type=Path, help="write everything there, too")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch sees no GPU here")
+    return given
+
+
+def numbers(text: str) -> list[int]:
+    """Numbers of rows."""
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 0:
+        raise ValueError(text)
+    return found
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Peers that there are."""
+    found = tuple(part.strip() for part in text.split(","))
+    if unknown := [name for name in found if name not in PEERS]:
+        raise argparse.ArgumentTypeError(f"nobody is called `{unknown[0]}`; there are {', '.join(PEERS)}")
+    return found
 
 
 def main() -> int:
     given = read_arguments()
     torch.set_num_threads(given.threads)
     warnings.filterwarnings("ignore", module="torch")
-    numbers = [int(number) for number in given.rows.split(",")] if given.rows else range(given.count)
+    wanted = given.rows or range(given.count)
     end = perf_counter() + given.budget
     results: list[Measured] = []
-    for number in numbers:
+    for number in wanted:
         if perf_counter() > end:
-            progress(f"the budget is spent: {len(results)} rows of {len(numbers)}")
+            progress(f"the budget is spent: {len(results)} rows of {len(wanted)}")
             break
         row = draw(given.seed, number, given.device, given.dtype)
         found = Contest(row, given).run(Patience(given.patience, quiet=given.wait))
@@ -512,10 +533,10 @@ def main() -> int:
                 "device": given.device,
                 "seed": given.seed,
             }
-            given.json.write_text(json.dumps({"about": about, "rows": [asdict(r) for r in results]}, indent=2) + "\n")
+            write_file(given.json, json.dumps({"about": about, "rows": [asdict(r) for r in results]}, indent=2) + "\n")
     print(table(sorted(results, key=lambda found: -found.worst)[: given.worst]))
     print("\n".join(("", *summary(results))))
-    return 1 if any(found.wrong for found in results) else 0
+    return 1 if any(found.wrong or OURS in found.refused for found in results) else 0
 
 
 if __name__ == "__main__":
