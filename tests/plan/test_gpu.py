@@ -270,3 +270,17 @@ def test_an_index_of_heads_is_left_to_another_kernel() -> None:
     step = step_of(text, sizes={"r": 64})
     assert step.kernel != TRITON
     assert any("depends on more than query and key" in refusal.reason for refusal in step.refusals)
+
+
+def test_weights_with_the_sign_of_their_scores_are_no_kernel_for_few_queries() -> None:
+    """Values times the sign are other ones for each query, and none is for one query of a batch."""
+    program = ix.compile("""
+        input Q[b, h, i, d], K[b, h, j, d], V[b, h, j, e];
+        let s[b, h, i, j] = sum[d](Q[b, h, i, d] * K[b, h, j, d]);
+        let w[b, h, i, j] = softmax[j](abs(s[b, h, i, j])) where j <= i;
+        let out[b, h, i, e] = sum[j](w[b, h, i, j] * (if s[b, h, i, j] < 0 { -1.0 } else { 1.0 }) * V[b, h, j, e]);
+    """)
+    given = {name: torch.zeros(1, 2, 5, 4).numpy() for name in "QKV"}
+    plan, text = program.imagine(given, "bf16", "torch", "cuda")
+    assert "up to 16 queries" not in str(plan)
+    compile(text, "emitted", "exec")

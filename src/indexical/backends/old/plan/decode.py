@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ....ir import nodes as ir
+from ....ir.algebra.factors import factors_of
 from ....ir.types import Coordinate, Dtype
 from ....ir.walk import walk
 from ....plan.steps import Attend, Dot, Softmax
@@ -85,6 +86,10 @@ def decode_refusal(attend: Attend, dtypes: Mapping[str, Dtype]) -> str | None:
         return "keys begin above 0"
     if not compared(attend):
         return "no dot product in the score"
+    carried = [factor.expr.type.coordinates for factor in factors_of(attention.value)]
+    weighing = [names for names in carried if names <= attention.asked]
+    if weighing and len(weighing) < len(carried):
+        return "a factor of its weights varies with query and key"
     for expr in attention.parts:
         reason = unprinted(expr, frozenset(), attention.coordinate)
         if reason is not None:
