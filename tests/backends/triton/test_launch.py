@@ -23,7 +23,7 @@ triton = pytest.importorskip("triton")
 from tests.backends.triton.driving import KERNELS, Driver, Entry, loaded  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from indexical.backends.kernels import triton_launch  # noqa: E402
+from indexical.backends.kernels import triton_launch, triton_operands  # noqa: E402
 from indexical.backends.kernels.triton_launch import Binary, Family, Form, launch  # noqa: E402
 from indexical.engine.carried import carried  # noqa: E402
 from indexical.engine.show.imports import imported  # noqa: E402
@@ -376,3 +376,17 @@ def test_kernels_of_a_call_are_compiled_side_by_side(monkeypatch: pytest.MonkeyP
     launches = [(kernel, (1,), (), (name,), 4, 1) for name in ("first", "kept", "known", "second", "first")]
     triton_launch.compile_together([*launches, (kernel, (0,), (), ("no points",), 4, 1)])
     assert made == ["second", "first"]
+
+
+def test_products_of_32_bits_are_as_exact_as_pytorch_takes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_operands, "INTERPRETED", False)
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    try:
+        for allowed, wanted in ((False, "bf16x6"), (True, "bf16x3")):
+            matmul.allow_tf32 = allowed
+            assert triton_operands.products_of(4) == wanted
+            assert triton_operands.products_of(2) == "ieee"
+            assert triton_operands.settings_for([torch.zeros(1)])[1] == wanted
+    finally:
+        matmul.allow_tf32 = before

@@ -19,9 +19,9 @@ from .triton_operands import (
     all_strides,
     marks,
     meeting_tiles,
+    settings_for,
     strides_in_eights,
     tile_count,
-    tuning_epoch,
     with_banks,
 )
 from .triton_tape import Tape, Tapes
@@ -97,7 +97,7 @@ def attending(
     tapes, lone_tapes, backward_tapes = Tapes(), Tapes(), Tapes()
 
     def run(tensors: list[Tensor], wholes: list[int], reals: list[float], known: Tapes = tapes) -> tuple[Tensor, ...]:
-        numbers = wholes, reals, tuning_epoch()
+        numbers = wholes, reals, settings_for(tensors)
         again = known.find(tensors, numbers)
         result: tuple[Tensor, ...] | None = None if again is None else again(*tensors)
         if result is None:
@@ -111,7 +111,7 @@ def attending(
         """The result of a call like a recent one, without another look at it; None where there is none."""
         if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
             return None  # What guards do not ask for.
-        numbers, recorded = (wholes, reals, tuning_epoch()), torch.is_grad_enabled()
+        numbers, recorded = (wholes, reals, settings_for(tensors)), torch.is_grad_enabled()
         if recorded:
             recent = tapes.latest(tensors, numbers)
             if recent is not None and recent.learns:
@@ -137,7 +137,7 @@ def attending(
         gain = None if gradients[1] is None else gradients[1].contiguous()
         gain = gain if gain is None or unit is None else gain / unit
         all_given = [*tensors, gradient, *found, *([] if gain is None else [gain])]
-        numbers = wholes, reals, needs, tuning_epoch()
+        numbers = wholes, reals, needs, settings_for(tensors)
         known = backward_tapes.find(all_given, numbers)
         result = None if known is None else known(*all_given)
         if result is None:

@@ -17,6 +17,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from . import triton_jit as triton
 from .torch_operator import define_operator, is_transformed
+from .triton_operands import PLAIN
 from .triton_tape import Tape, Tapes
 
 # Tiles of keys for each split, at least.
@@ -166,7 +167,7 @@ class Split(NamedTuple):
     room: int
     grid: tuple[int, int]
     wholes: tuple[int, ...]
-    constants: tuple[int, ...]
+    constants: tuple[int | str, ...]
     merging: tuple[int, ...]
     merging_constants: tuple[int, ...]
     warps: int
@@ -209,7 +210,7 @@ def _split(
         places * (carried + 2),
         (tiles, splits),
         (*wholes, heads, rows, count),
-        (*constants, group, tile_rows, tile_keys),
+        (*constants, group, tile_rows, tile_keys, PLAIN),
         (heads * rows * carried, rows * carried, carried, heads, rows, splits, places),
         (group, carried, _padded_width(carried), tile_rows, triton.next_power_of_2(splits)),
         warps,

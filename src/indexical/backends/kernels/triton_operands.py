@@ -21,9 +21,24 @@ from .triton_tile import INTERPRETED
 choices: Any = None
 
 
-def tuning_epoch() -> Any:
-    """A value that changes whenever other tiles are chosen."""
-    return None if choices is None else choices.epoch
+# How products of float32 are taken: by the arithmetic of numbers; or each as six or as three products of parts of 16
+# bits, by matrix units.
+PLAIN, SIX, THREE = "ieee", "bf16x6", "bf16x3"
+
+
+def products_of(itemsize: int) -> str:
+    """How products of operands are taken: those of 32 bits to all of their digits, or to about 16 bits where PyTorch's
+    own may be less exact."""
+    if itemsize == 2 or INTERPRETED:
+        return PLAIN
+    matmul = torch.backends.cuda.matmul
+    allowed = matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
+    return THREE if allowed else SIX
+
+
+def settings_for(tensors: Sequence[Tensor]) -> tuple[Any, str]:
+    """Values that change whenever other tiles are chosen, or other products."""
+    return None if choices is None else choices.epoch, products_of(tensors[0].itemsize)
 
 
 class Tiling(NamedTuple):
@@ -69,7 +84,9 @@ def _tilings(width: int, carried: int, itemsize: int, work: str) -> tuple[Tiling
     wide = max(width, carried)
     if itemsize > 2:
         if wide <= 64:
-            return Tiling(64, 32, 4, 2), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
+            return Tiling(64, 32, 4, 1), Tiling(64, 64, 4, 1), Tiling(32, 64, 4, 1)
+        if wide <= 128:
+            return Tiling(128, 64, 8, 1), Tiling(32, 32, 4, 2), Tiling(32, 32, 4, 2)
         return Tiling(32, 16, 4, 2), Tiling(16, 16, 4, 2), Tiling(16, 16, 4, 2)
     if wide <= 64:
         if work.startswith("near"):
@@ -182,11 +199,12 @@ class Operands(NamedTuple):
         """The bytes of an element of the matrices: of the widest of them."""
         return max([side.itemsize for side in (*self.keys, self.value)])
 
-    def constants(self, tiling: Tiling) -> tuple[int, ...]:
+    def constants(self, tiling: Tiling) -> tuple[int | str, ...]:
         """The constants of a kernel with such tiles. Of `few` queries or keys there is no whole tile; and the tiles of
         a bank lie at certain places."""
         few = bool(self.places) or self.queries[0].shape[2] < tiling.rows or self.value.shape[2] < tiling.keys
-        return (*self.widths, self.group, tiling.rows, tiling.keys, few)
+        products = products_of(self.itemsize)
+        return (*self.widths, self.group, tiling.rows, tiling.keys, products, few)
 
     @property
     def table_tiling(self) -> Tiling:

@@ -242,8 +242,16 @@ def partial_sums(tile):  # type: ignore[no-untyped-def]
     return tl.sum(tl.reshape(tile, (tile.shape[0], tile.shape[1] // 8, 8)), 1)
 
 
-@triton.jit
-def absorb(score, scale, v, peak, weight, acc, raised=None):  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]
+def with_product(sums, x, y, PRODUCTS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Sums, with a product of matrices. That of 32 bits is made of its own: matrix units round what they add it to."""
+    if x.dtype == tl.float32:
+        return sums + tl.dot(x, y, input_precision=PRODUCTS)
+    return tl.dot(x, y, sums)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def absorb(score, scale, v, peak, weight, acc, PRODUCTS: tl.constexpr, raised=None):  # type: ignore[no-untyped-def]
     """A tile of scores and its values into the running softmax of base 2, whose weights are sums in parts. Scores may
     all be raised by one number."""
     highest = tl.max(score, 1) * scale
@@ -252,7 +260,7 @@ def absorb(score, scale, v, peak, weight, acc, raised=None):  # type: ignore[no-
     p = tl.exp2(score * scale - (level if raised is None else level - raised)[:, None])
     fade = tl.exp2(peak - level)
     weight = weight * fade[:, None] + partial_sums(p)
-    acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
+    acc = with_product(acc * fade[:, None], p.to(v.dtype), v, PRODUCTS)
     return higher, weight, acc
 
 

@@ -36,11 +36,11 @@ def write_cotangents(kernel: Kernel, indent: int, is_partial: bool, alone: bool 
     else:
         kernel.add(indent, f"p = tl.exp2({write_exponent(kernel, indent)} - {_level(kernel, indent)})")
     if kernel.printer.flipped:
-        dot = 'd_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")'
+        dot = "d_v = with_product(d_v, p.to(given.dtype), given, PRODUCTS)"
         kernel.add(indent, "if WANT_V:")
         kernel.add(indent + 1, "d_v += tl.where(allowed, p * given.to(tl.float32), 0.0)" if alone else dot)
     own, other = ("v", "given") if kernel.printer.flipped else ("given", "v")
-    dot = f'tl.dot({own}, tl.trans({other}), input_precision="ieee")'
+    dot = f"tl.dot({own}, tl.trans({other}), input_precision=PRODUCTS)"
     kernel.add(indent, f"dp = one_dot({own}, {other})" if alone else f"dp = {dot}")
     if scale is not None:
         kernel.add(indent, f"d_score = p * (dp - delta{lead})")
@@ -109,7 +109,7 @@ def key_kernel(parts: Parts) -> str:
         kernel.add(indent, "rows = r0 + near_rows")
         for number, q in enumerate(queries):
             kernel.add(indent, load_line(q, "r0", "near_rows", "h", f"PADDED{tag(number)}"))
-            dot = f'tl.dot(k{tag(number)}, tl.trans({q}), input_precision="ieee")'
+            dot = f"tl.dot(k{tag(number)}, tl.trans({q}), input_precision=PRODUCTS)"
             kernel.add(indent, f"{dot_name(number)} = {dot}")
         if parts.scale is not None:
             kernel.add(indent, level_line("head"))
@@ -126,7 +126,7 @@ def key_kernel(parts: Parts) -> str:
             code = kept_pairs(kernel, key_cotangent(kernel, indent, expr), is_partial and is_open)
             q, name = queries[number], f"d_k{tag(number)}"
             kernel.add(indent, f"if WANT_K{tag(number)}:")
-            dot = f'tl.dot({in_brackets(code)}.to({q}.dtype), {q}, {name}, input_precision="ieee")'
+            dot = f"with_product({name}, {in_brackets(code)}.to({q}.dtype), {q}, PRODUCTS)"
             kernel.add(indent + 1, f"{name} = {dot}")
         for operand in learned:
             code = kept_pairs(kernel, kernel.written(indent, parts.cotangents[operand.expr][0]), is_partial)
@@ -248,7 +248,7 @@ def table_kernel(parts: Parts) -> str:
     for number, (q, k) in enumerate(zip(queries, keys, strict=True)):
         kernel.add(2, load_line(q, "t0", "near", "h", f"PADDED{tag(number)}"))
         kernel.add(2, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
-        kernel.add(2, f'{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision="ieee")')
+        kernel.add(2, f"{dot_name(number)} = tl.dot({q}, tl.trans({k}), input_precision=PRODUCTS)")
     if parts.scale is not None:
         kernel.add(2, level_line("at"), 'total = tl.where(there, total, float("inf"))')
     kernel.add(

@@ -199,7 +199,7 @@ def decode_kernel(parts: Parts, bounds: Bounds, paged: bool) -> str:
     kernel.printer.count(roots(kernel))
     kernel.add(1, "for k0 in tl.range(start, stop, KEYS):")
     scale = _scores(kernel, 2, keys, "KEYS", paged)
-    kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc)")
+    kernel.add(2, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc, PRODUCTS)")
     kernel.add(1, "weight = tl.sum(weight, 1)")
     kernel.add(1, "if unusual(acc, weight) != 0.0:")
     _look_again(kernel, keys, paged)
@@ -274,7 +274,7 @@ def _scores(kernel: Kernel, indent: int, keys: list[str], step: str, paged: bool
         kernel.add(indent, "slot = keys % page_size")
     for number, k in enumerate(keys):
         kernel.add(indent, _keys(k, width_of(number), paged))
-        dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
+        dot = f"tl.dot(q{tag(number)}, tl.trans({k}), input_precision=PRODUCTS)"
         dot = f"one_dot(q{tag(number)}, {k})" if step == "1" else dot
         kernel.add(indent, f"{dot_name(number)} = {dot}")
     kernel.printer.masked = True

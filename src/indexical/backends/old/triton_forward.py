@@ -40,13 +40,13 @@ def forward_kernel(parts: Parts) -> str:
         scale = None if parts.scale is None else kernel.written(indent, parts.scale, PAIR)
         kernel.add(indent, load_line("v", "k0", "near_keys", "(h // GROUP)", "CARRIED_PADDED"))
         if scale is None:
-            kernel.add(indent, 'acc = tl.dot(score.to(v.dtype), v, acc, input_precision="ieee")')
+            kernel.add(indent, "acc = with_product(acc, score.to(v.dtype), v, PRODUCTS)")
         else:
             raised = ""
             if kernel.slant is not None:
                 sign = kernel.slant.key_sign.removeprefix("+")
                 raised = f", {sign}{kernel.written(indent, kernel.slant.by_tile)}"
-            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc{raised})")
+            kernel.add(indent, f"peak, weight, acc = absorb(score, {scale}, v, peak, weight, acc, PRODUCTS{raised})")
     if parts.scale is not None:
         kernel.add(1, "weight = tl.sum(weight, 1)")
     if kernel.slant is not None:

@@ -156,7 +156,7 @@ class Kernel:
         numbers = [n for kind in ("whole", "real") for n, k in terms.numbers.items() if k == kind]
         self.varying = ["n_rows", "n_keys", *numbers, *more]
         widths = [f"{side}{n}" for number in self.dots for side, n in (("WIDTH", tag(number)), ("PADDED", tag(number)))]
-        self.constants = [*widths, "CARRIED", "CARRIED_PADDED", "GROUP", "ROWS", "KEYS", *flags]
+        self.constants = [*widths, "CARRIED", "CARRIED_PADDED", "GROUP", "ROWS", "KEYS", "PRODUCTS", *flags]
         self.arguments = [pointers, strides, ["n_heads", *self.varying]]
 
     def text(self) -> str:
@@ -425,5 +425,5 @@ def write_dots(kernel: Kernel, indent: int, is_partial: bool, keys: list[str]) -
     write_key_places(kernel, indent, is_partial)
     for number, k in enumerate(keys):
         kernel.add(indent, load_line(k, "k0", "near_keys", "(h // GROUP)", f"PADDED{tag(number)}"))
-        dot = f'tl.dot(q{tag(number)}, tl.trans({k}), input_precision="ieee")'
+        dot = f"tl.dot(q{tag(number)}, tl.trans({k}), input_precision=PRODUCTS)"
         kernel.add(indent, f"{dot_name(number)} = {dot}")

@@ -123,7 +123,7 @@ def query_kernel(parts: Parts) -> str:
             code = kept_pairs(kernel, kernel.written(indent, cell), is_partial and cell.is_open)
             k, name = keys[number], f"d_q{tag(number)}"
             kernel.add(indent, f"if WANT_Q{tag(number)}:")
-            dot = f'tl.dot({in_brackets(code)}.to({k}.dtype), {k}, {name}, input_precision="ieee")'
+            dot = f"with_product({name}, {in_brackets(code)}.to({k}.dtype), {k}, PRODUCTS)"
             kernel.add(indent + 1, f"{name} = {dot}")
         summed.add(kernel, indent, is_partial)
         _store_pairs(kernel, indent, is_partial, paired)

@@ -10,8 +10,8 @@ import re
 HELPERS = frozenset(
     "tanh fast_tanh fast_sigmoid far load_tile store_tile tiles_of places_of sums_of no_sums within in_order behind "
     "partial_tile absorb beside zero_of zeros_of unusual one_dot absorb_one load_bank load_bank_column bank_number "
-    "level_of load_level store_level store_diagonals near_place several_heads partial_sums larger smaller LOG2_E "
-    "LN_2".split()
+    "level_of load_level store_level store_diagonals near_place several_heads partial_sums with_product larger smaller "
+    "LOG2_E LN_2".split()
 )
 FEW_HELPERS = frozenset("few_rows some_keys split_of store_split paged_keys peak_of_silence".split())
 _OTHERS = (
@@ -20,7 +20,7 @@ _OTHERS = (
     "table begin end full_begin full_end start stop beyond group level q k v given out dot score allowed p dp "
     "d_score delta gain gained sunk total mean peak weight acc heard nobody silent found page slot page_size n_heads "
     "n_rows n_keys low place slots skipped span strip diagonal diagonals ahead top moved skewed WIDTH PADDED "
-    "CARRIED CARRIED_PADDED GROUP ROWS KEYS STEP STRIP FEW AGAIN"
+    "CARRIED CARRIED_PADDED GROUP ROWS KEYS STEP STRIP PRODUCTS FEW AGAIN"
 )
 WORDS = HELPERS | FEW_HELPERS | frozenset((*_OTHERS.split(), *keyword.kwlist, *dir(builtins)))
 _BEHIND = re.compile(r"(_(ptr|b|h|d|e|at|row|key|step|[0-9]+))+$")
