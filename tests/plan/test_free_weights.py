@@ -55,6 +55,82 @@ def test_every_spelling_is_one_attention() -> None:
     assert len(shown) == 1, shown
 
 
+QUOTIENTS = {
+    "squares": "s[b, h, i, j] ** 2",
+    "sigmoids": "sigmoid(s[b, h, i, j] + g[h])",
+    "the first terms of an exponential": "1 + s[b, h, i, j] + s[b, h, i, j] ** 2 / 2",
+}
+
+
+@pytest.mark.parametrize("guard", ["", " where j <= i"])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_weights_over_their_sum_are_streamed(name: str, guard: str) -> None:
+    """They were built, with a refusal that nobody reads."""
+    text_ = f"""{HEAD}let x[b, h, i, j] = {QUOTIENTS[name]}{guard};
+let w[b, h, i, j] = x[b, h, i, j] / sum[k](x[b, h, i, k]);
+let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);"""
+    program = program_of(text_)
+    arrays = arrays_for(program, SIZES)
+    found = checked(program, arrays, ("out",))
+    assert all(isinstance(one.normaliser, Free) for one in found.attentions.values())
+    assert {"x", "w"}.isdisjoint(step.definition for step in ix.compile(text_).plan(**arrays).steps)
+
+
+@pytest.mark.parametrize("score", ["s[b, h, i, j]", "tanh(s[b, h, i, j])"])
+def test_exponentials_of_values_leave_weights_their_kernel(score: str) -> None:
+    spellings = (
+        "let out[b, h, i, e] = log(sum[j](w[b, h, i, j] * exp(V[b, h, j, e])));",
+        "let x[b, h, j, e] = exp(V[b, h, j, e]); let y[b, h, i, e] = sum[j](x[b, h, j, e] * w[b, h, i, j]);"
+        "let out[b, h, i, e] = log(y[b, h, i, e]);",
+        "let m[b, h, e] = max[j](V[b, h, j, e]);"
+        "let out[b, h, i, e] = m[b, h, e] + log(sum[j](w[b, h, i, j] * exp(V[b, h, j, e] - m[b, h, e])));",
+    )
+    for spelling in spellings:
+        text_ = f"{HEAD}let w[b, h, i, j] = softmax[j]({score}) where j <= i;{spelling}"
+        program = program_of(text_)
+        arrays = arrays_for(program, SIZES)
+        assert len(checked(program, arrays, ("out",)).attentions) == 1
+        assert "w" not in [step.definition for step in ix.compile(text_).plan(**arrays).steps]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let m[e] = max[j](V[j, e]); let out[i, e] = m[e] + log(sum[j](w[i, j] * exp(V[j, e] - m[e])));",
+        "let y[j, e] = exp(V[j, e] - 800) / 2; let out[i, e] = sum[j](w[i, j] * y[j, e]);",
+        "let out[i, e] = sum[j](w[i, j] * 2 ** (V[j, e] - V[0, e]) where j <= i);",
+        "let out[i, e] = sum[j](exp(Q[i] * K[j]) * exp(V[j, e] - V[0, e])) / (1 + sum[j](exp(Q[i] * K[j])));",
+    ],
+)
+def test_what_is_taken_off_values_before_they_are_raised_stays_there(body: str) -> None:
+    """Each of the two alone overflows."""
+    program = ix.compile(f"input Q[i], K[j], V[j, e]; let w[i, j] = softmax[j](Q[i] * K[j]);{body} output out;")
+    rng = np.random.default_rng(0)
+    Q, K, V = rng.normal(size=5), rng.normal(size=5), rng.normal(size=(5, 2)) + 800
+    wanted = np.asarray(program(Q, K, V, backend="reference"))
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(program(Q, K, V), wanted, rtol=1e-9)
+    found = program(*map(torch.tensor, (Q, K, V)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("guard", ["", " where j <= i"])
+def test_weights_over_a_sum_of_no_keys_are_none(guard: str) -> None:
+    program = ix.compile(f"""input Q[i, d], K[j, d], V[j, e]; let x[i, j] = abs(sum[d](Q[i, d] * K[j, d])){guard};
+let w[i, j] = x[i, j] / sum[k](x[i, k]); let out[i, e] = sum[j](w[i, j] * V[j, e]);""")
+    arrays = [np.ones((3, 2)), np.ones((0, 2)), np.ones((0, 2))]
+    np.testing.assert_array_equal(program(*arrays), program(*arrays, backend="reference"))
+    np.testing.assert_array_equal(program(*map(torch.tensor, arrays)), np.zeros((3, 2)))
+
+
+def test_what_is_exponentiated_with_the_score_is_no_value() -> None:
+    """`exp(V)` might overflow where `exp(s + V)` does not."""
+    text_ = f"""{HEAD}let x[b, h, i, j] = exp(s[b, h, i, j]);
+let out[b, h, i, e] = sum[j](exp(s[b, h, i, j] + V[b, h, j, e])) / sum[j](x[b, h, i, j]);"""
+    program = program_of(text_)
+    assert not checked(program, arrays_for(program, SIZES), ("out",)).attentions
+
+
 COMPARED = "sum[d](Q[b, h, i, d] * K[b, h, j, d])"
 
 

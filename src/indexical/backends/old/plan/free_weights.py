@@ -41,7 +41,7 @@ from ....plan.steps import Attention
 from ....records import dataclass
 from .duality import chunks_of
 from .placement import Placement, place_attention
-from .weights import Gathered, held_beside, widened
+from .weights import Gathered, has_keys, held_beside, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,10 @@ def free_attention(algebra: Algebra, gather: Gather, names: Iterator[str]) -> Fr
         factors.append(Factor(named(written(outside, total.span), taken)))
     instead = product_of(factors, total)
     beside = times(outside, algebra.plain(product_of(rest, total))) if rest else outside
-    condition = build.conjunction(held_beside(algebra, trail, (found.key,), found.key, found.guard, beside).values())
+    held = [*held_beside(algebra, trail, (found.key,), found.key, found.guard, beside).values()]
+    if any(power < 0 and isinstance(atom, Sum) for atom, power in found.outside.factors):
+        held.append(has_keys(total.ranges[0]))  # A sum over no keys is 0, whatever each is divided by.
+    condition = build.conjunction(held)
     if condition is not None:
         instead = build.select(named(condition, taken), instead, build.real(Fraction(0), total.span), total.span)
     return Freed(total, tuple(placements), instead, inlined)
@@ -201,10 +204,11 @@ def _opened(
 
 
 def _is_separable(value: Form) -> bool:
-    """Whether weights are products of both sides, and nothing else: then values may be summed with the keys first."""
-    atoms = [atom for _, term in value.terms for atom, _ in term.factors]
+    """Whether weights are products of both sides, and none of these to a power: then values may be summed with the keys
+    first."""
+    atoms = [factor for _, term in value.terms for factor in term.factors if len(factor[0].coordinates) > 1]
     plain = all(term.exponent is None and not term.conditions for _, term in value.terms)
-    return plain and not any(isinstance(atom, Function | Group) and len(atom.coordinates) > 1 for atom in atoms)
+    return plain and not any(isinstance(atom, Function | Group) or power > 1 for atom, power in atoms)
 
 
 # ------------------------------------------------------------- causal products

@@ -54,7 +54,8 @@ def recognize(
             search.define(item.name)
     search.free(wanted, wanted_here - set(kept))
     changed = preceded(program, search.before, search.lets) if search.attentions else program
-    others = _other_weights(program, wanted_here - search.exponential - search.attentions.keys(), contents)
+    known = {name for name, made in search.before.items() if made} | search.attentions.keys()
+    others = _other_weights(program, wanted_here - search.exponential - known, contents)
     gatherings = tuple(one for one in search.gatherings if search.lets[one.definition] in program.lets)
     return Recognized(changed, search.attentions, tuple(dict.fromkeys((*search.refusals, *others))), gatherings)
 
@@ -249,7 +250,10 @@ class _Search:
         may_pick = any(map(_is_size, chain.from_iterable(map(self.contents.operations, self.program.lets))))
         from ....facts.view import View
 
-        for found in sorted(free_gathers(View(self.program), lets), key=lambda gather: not gather.values):
+        view, own = View(self.program), {let.name for let in lets}
+        divided = (found for found in view.gathers if found.weights.score is None and found.name in own)
+        divided = (found for found in divided if isinstance(found.site.expr, ir.Reduce))
+        for found in sorted((*free_gathers(view, lets), *divided), key=lambda gather: not gather.values):
             let = found.site.let
             if id(found.site.expr) in taken:
                 continue

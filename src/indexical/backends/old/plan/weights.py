@@ -31,7 +31,7 @@ from ....ir.algebra.normal import (
     under,
 )
 from ....ir.algebra.normalize import Algebra
-from ....ir.algebra.predicates import LARGE, holds_exponential, reads_in
+from ....ir.algebra.predicates import LARGE, exponential_of, holds_exponential, reads_in
 from ....ir.algebra.safety import arranged, is_open
 from ....ir.algebra.sums import is_safe_atom, is_safe_form, opened, split, summed
 from ....ir.algebra.weights import Total, carried, inlined, log_of, matched, summand, totals
@@ -41,7 +41,7 @@ from ....ir.needs import made_of, read_in
 from ....ir.types import NOWHERE, Coordinate
 from ....ir.walk import walk
 from ....plan.steps import Empty, Origin
-from ....records import dataclass
+from ....records import dataclass, replace
 from ....source import Span
 from .empty_sums import Written, is_undefined
 
@@ -150,6 +150,10 @@ def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
         return share
     if exponent is None:
         return "what is summed is not what its weights are normalised by"
+    raised = _raised_apart(site, exponent, share, coordinate)
+    if raised is not None:
+        exponent = plus(exponent, raised, -1)
+        site, raised = _with_shift(site, raised)
     caution = site.algebra.caution.under(site.inner.conditions.values()) if site.inner.conditions else None
     values = [
         (atom, power)
@@ -157,13 +161,14 @@ def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
         if atom is not total.atom
         and (coordinate in atom.coordinates or (caution is not None and not is_safe_atom(atom, caution)))
     ]
-    if not values:
+    if not values and raised is None:
         beside = [atom for atom, _ in (*site.inner.factors, *site.outer.factors) if atom is not total.atom]
         return "nothing in it varies with the key" if any(atom.coordinates for atom in beside) else ""
     if any(holds_exponential(atom) for atom, _ in values):
         return "other sums of exponentials stand beside it"
     span = key.lower.span
-    brought = frozenset().union(*(carried(written_atom(atom, span), coordinate) for atom, _ in values))
+    gathered = [*(written_atom(atom, span) for atom, _ in values), *([] if raised is None else [written(raised, span)])]
+    brought = frozenset().union(*(carried(one, coordinate) for one in gathered))
     exponents = matched(site.algebra, exponent, share, coordinate, brought)
     if exponents is None:
         return "what is exponentiated above the line and below it differ"
@@ -189,7 +194,45 @@ def _match_key(site: _Site, total: Total, key: Binder) -> Gathered | str:
         return "what is left of the exponents may only be evaluated where the guard holds"
     if sink is not None and holds_extreme(site.algebra, left, span):
         return "what is left of the exponents may be infinite where a row keeps no key"
-    return _described(site, total, key, score, left, share, values, sink)
+    return _described(site, total, key, score, left, share, values, raised, sink)
+
+
+def _raised_apart(site: _Site, exponent: Form, share: Product, key: Coordinate) -> Form | None:
+    """The part of an exponent that is one of the values, as in `weights[i, j] * exp(V[j, e])`: it is exponentiated by
+    itself where it is written, and varies with nothing that asks. None where there is none."""
+    assert share.exponent is not None
+    answers = [read.type.coordinates for read in reads_in(share.exponent) if key in read.type.coordinates]
+    asks = share.exponent.coordinates - frozenset((key,)).union(*answers)
+    left = plus(exponent, share.exponent, -1)
+    found, _ = split(left, frozenset((key,)))
+    if found is None or found.coordinates & asks:
+        return None
+    varying = form(term for term in found.terms if key in term[1].coordinates)
+    names = {read.tensor for read in reads_in(varying)}
+    lets = site.algebra.lets
+    behind = made_of(read_in(site.written.expr), lets)
+    exprs = [site.written.expr, *(clause.body for name in behind if name in lets for clause in lets[name].clauses)]
+    raised = (one[1] for expr in exprs for part in walk(expr) if (one := exponential_of(part)) is not None)
+    return found if any(names and _is_of(one, names) for one in raised) else None
+
+
+def _with_shift(site: _Site, raised: Form) -> tuple[_Site, Form]:
+    """What is raised with what was taken off it before: the same for all keys, it stands outside of their sum, where
+    each of the two may be infinite."""
+    if site.outer.exponent is None:
+        return site, raised
+    taken = [term for term in site.outer.exponent.terms if term[1].coordinates <= raised.coordinates]
+    left = [term for term in site.outer.exponent.terms if term not in taken]
+    outer = site.outer
+    outer = product(outer.factors, form(left), outer.conditions, outer.absent, outer.skipped)
+    return replace(site, outer=outer), plus(raised, form(taken))
+
+
+def _is_of(expr: ir.Expr, names: set[str]) -> bool:
+    """Whether an expression reads all of these tensors, and varies with nothing else."""
+    reads = [part for part in walk(expr) if isinstance(part, ir.Read) and part.tensor in names]
+    varies = frozenset().union(*(read.type.coordinates for read in reads))
+    return {read.tensor for read in reads} == names and expr.type.coordinates == varies
 
 
 def _described(
@@ -200,18 +243,22 @@ def _described(
     left: Form,
     share: Product,
     values: list[tuple[Atom, Number]],
+    raised: Form | None,
     sink: Form | None,
 ) -> Gathered:
     """The parts of a gather: its score, guard and value, what stands beside it, and what it gives where it hears
     nobody."""
     coordinate = key.coordinate
     guard = dict(share.conditions)
-    key, bounds = widened(site.algebra, key, values)
+    more = () if raised is None else reads_in(raised)
+    read = [*values, *((Leaf(read, "", read.type.coordinates, 0), 1) for read in more)]
+    key, bounds = widened(site.algebra, key, read)
     beside = {k: c for k, c in site.inner.conditions.items() if k not in guard}
     caution = site.algebra.caution.under(beside.values())
-    exposed = bool(beside) and any(not is_safe_atom(atom, caution) for atom, _ in values)
+    value = form(((1, product(values, raised)),))
+    exposed = bool(beside) and not is_safe_form(value, caution)
     wanted = {k: c for k, c in beside.items() if exposed or coordinate in c.type.coordinates}
-    value = form(((1, product(values, None, wanted)),))
+    value = form(((1, product(values, raised, wanted)),))
     guard |= bounds
     score, guard, doubts = _unmasked(site, key, score, guard)
     rest = product([factor for factor in _less(site.inner, total.atom) if factor not in values], left)
