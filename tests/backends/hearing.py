@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tests.pairs import called_few
 from torch import Tensor
+
+import indexical as ix
+from indexical.backends.kernels import torch_fold
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Hearing:
 
     def allowed(self) -> Tensor:
         """The same as a Boolean (batch, head, query, key)."""
-        keys = torch.arange(self.size)
+        keys = torch.arange(self.size, device=self.lower.device)
         inside = ((keys >= self.lower[..., None]) & (keys < self.upper[..., None])).any(0)
         if self.query_group is None or self.key_group is None:
             return inside
@@ -142,25 +146,64 @@ def capped(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
     return CAP * torch.tanh(query @ key.mT * (SCALE / CAP)) + bias
 
 
-def capped_score(arrays: Sequence[Tensor], rows: tuple[int, int], keys: tuple[int, int]) -> Tensor:
-    query, key, bias = (array.to(torch.promote_types(array.dtype, torch.float32)) for array in arrays[:3])
-    scores = query[..., slice(*rows), :] @ key[..., slice(*keys), :].mT
-    return scores.mul_(SCALE / CAP).tanh_().mul_(CAP).add_(bias[slice(*rows), slice(*keys)])
+def capped_rows(tensors: Sequence[Tensor], *_: Any) -> tuple[Tensor, ...]:
+    """The rows of an attention with this score, written out, and something beside."""
+    query, key, bias, value, lower, upper = tensors
+    out = weighed(capped(query, key, bias), Hearing(lower[None], upper[None], key.shape[-2]).allowed(), value)
+    return out, out.sum(-1)
 
 
-def capped_backward(
-    arrays: Sequence[Tensor],
-    rows: tuple[int, int],
-    keys: tuple[int, int],
-    gradient: Tensor,
-    totals: Sequence[Tensor | None],
+def capped_back(
+    arriving: Sequence[Tensor], found: Any, tensors: Sequence[Tensor], sizes: Any, scalars: Any, sums: Sequence[Any]
 ) -> None:
-    query, key = (array.to(gradient.dtype) for array in arrays[:2])
-    part, other = query[..., slice(*rows), :], key[..., slice(*keys), :]
-    if totals[2] is not None:
-        totals[2][slice(*rows), slice(*keys)] += gradient.sum((0, 1))
-    inner = gradient * (1 - torch.tanh(part @ other.mT * (SCALE / CAP)) ** 2) * SCALE
-    if totals[0] is not None:
-        totals[0][..., slice(*rows), :] += inner @ other
-    if totals[1] is not None:
-        totals[1][..., slice(*keys), :] += inner.mT @ part
+    query, key, bias, value, lower, upper = tensors
+    allowed = Hearing(lower[None], upper[None], key.shape[-2]).allowed()
+    arrived = arriving[0] + arriving[1][..., None]
+    eye = torch.eye(value.shape[-2], dtype=value.dtype, device=value.device)
+    weights, steep = weighed(capped(query, key, bias), allowed, eye), capped(query, key, bias) - bias
+    to_weights = arrived @ value.mT
+    to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdim=True))
+    through = to_scores * (1 - (steep / CAP) ** 2) * SCALE
+    given = through @ key, through.mT @ query, to_scores.sum((0, 1)), weights.mT @ arrived
+    for part, more in zip(sums, given, strict=False):
+        if part is not None:
+            part += more
+
+
+def capped_like(tensors: Sequence[Tensor], *_: Any) -> tuple[Tensor, ...]:
+    query, _key, _bias, value, *_ = tensors
+    return query.new_empty(*query.shape[:-1], value.shape[-1]), query.new_empty(query.shape[:-1])
+
+
+def capped_alone(name: str) -> Any:
+    """The same as a function that PyTorch differentiates: of query, key, bias, value and bounds."""
+    attend = torch_fold.folded(name, capped_rows, capped_back, capped_like, 2)
+    return lambda arrays, value, lower, upper: attend([*arrays, value, lower, upper], [], [])[0]
+
+
+# Lines of the same as a relation, with or without a mask.
+CAPPED = """
+    input Q[b, h, i, d], K[b, h, j, d], B[i, j], V[b, h, j, e];
+    input lo[x, y, i] : i64, hi[x, y, i] : i64, m[z, y, i, j] : bool;
+    let w[b, h, i, j] = softmax[j](5 * tanh(0.08 * sum[d](Q[b, h, i, d] * K[b, h, j, d])) + B[i, j])
+        where lo[b % size(x), h % size(y), i] <= j, j < hi[b % size(x), h % size(y), i]{mask};
+    let out[b, h, i, e] = sum[j](w[b, h, i, j] * V[b, h, j, e]);
+"""
+
+
+def capped_by_tiles(arrays: Sequence[Tensor], value: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The same by tiles, of query, key, bias and perhaps a mask."""
+    with called_few(0):
+        program = ix.compile(CAPPED.format(mask=", m[b % size(z), h % size(y), i, j]" if len(arrays) > 3 else ""))
+        mask = arrays[3] if len(arrays) > 3 else torch.ones_like(arrays[2], dtype=torch.bool)
+        mask = mask.expand(1, 1, *mask.shape[-2:]) if mask.dim() < 3 else mask
+        lower, upper = (x.expand(*x.shape[:-1], x.shape[-1]) for x in torch.broadcast_tensors(lower, upper))
+        while lower.dim() < 3:
+            lower, upper = lower[None], upper[None]
+        heads = max(lower.shape[1], mask.shape[1])
+        lower, upper = (x.expand(-1, heads, -1) for x in (lower, upper))
+        given = dict(zip("QKBV", (*arrays[:3], value), strict=True))
+        given |= {"lo": lower.contiguous(), "hi": upper.contiguous(), "m": mask.expand(-1, heads, -1, -1).contiguous()}
+        assert "stream" in str(program.plan(**given))
+        found: Tensor = program(**given)
+        return found

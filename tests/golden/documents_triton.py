@@ -3,12 +3,12 @@ import math
 import torch
 import triton.language as tl
 from indexical.backends.kernels import triton_jit as triton
+from indexical.backends.kernels.torch_fold import folded, tile_of
 from indexical.backends.kernels.torch_intervals import with_tiles
-from indexical.backends.kernels.torch_stream import streaming
 from indexical.backends.kernels.triton_attend import attending
 from indexical.backends.kernels.triton_decode import decoding, few_rows, learns_nothing, peak_of_silence, some_keys, split_of, store_split
 from indexical.backends.kernels.triton_launch import launch
-from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_level, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_level, store_tile, sums_of, tiles_of, unusual, within, zero_of, zeros_of
+from indexical.backends.kernels.triton_tile import LOG2_E, absorb, absorb_one, far, load_level, load_tile, no_sums, one_dot, partial_sums, partial_tile, places_of, several_heads, store_level, store_tile, sums_of, tiles_of, unusual, with_product, within, zero_of, zeros_of
 
 
 class Refused(ValueError):
@@ -30,12 +30,6 @@ def learns(*arrays):
     return False
 
 
-def turned(matrices):
-    """The same, with the last axis but one side by side in memory. A product of rows with rows, `x @ y.mT`, is several
-    times faster so on some processors, where it is small."""
-    return matrices.swapaxes(-1, -2).contiguous().swapaxes(-1, -2)
-
-
 @triton.jit(do_not_specialize=["n_rows", "n_keys", "n_d"])
 def out_decode(
     q_ptr, k_ptr, v_ptr, found_ptr, slope_ptr, document_ptr, key_document_ptr,
@@ -43,7 +37,7 @@ def out_decode(
     document_row, key_document_b, key_document_h, key_document_key,
     n_heads, n_rows, n_keys, n_d,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr,
 ):
     """Few queries over part of their keys: sum[d](K[b, h, i_1, d] * Q[b, h, i, d]) / sqrt(size(d)) - (i - i_1) * slope[h] where i_1 <= i, document[b, i] == document[b, i_1]."""
     tiles = tl.cdiv(n_rows * GROUP, ROWS)
@@ -76,13 +70,13 @@ def out_decode(
         key_document = tl.load(key_document_at + key_document_heads[:, None] + key_document_keys[None, :])
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document) & (positions < stop)[None, :]
         k = some_keys(k_ptr + b * k_b + shared * k_h, k0, near, k_key, WIDTH, PADDED)
-        dot = tl.dot(q, tl.trans(k), input_precision="ieee")
+        dot = tl.dot(q, tl.trans(k), input_precision=PRODUCTS)
         real_keys = keys.to(tl.float32)
         score = tl.where(
             allowed, dot * scale - (real_rows[:, None] - real_keys[None, :]) * slope[:, None], float("-inf")
         )
         v = some_keys(v_ptr + b * v_b + shared * v_h, k0, near, v_key, CARRIED, CARRIED_PADDED)
-        peak, weight, acc = absorb(score, LOG2_E, v, peak, weight, acc)
+        peak, weight, acc = absorb(score, LOG2_E, v, peak, weight, acc, PRODUCTS)
     weight = tl.sum(weight, 1)
     if unusual(acc, weight) != 0.0:
         if zero_of(acc) != 0.0:
@@ -133,7 +127,7 @@ def out_forward(
     table_h,
     n_heads, n_rows, n_keys, n_d, n_i,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
 ):
     """Attention of one tile of queries: sum[d](K[b, h, i_1, d] * Q[b, h, i, d]) / sqrt(size(d)) - (i - i_1) * slope[h] where i_1 <= i, document[b, i] == document[b, i_1]."""
     tiles = tl.cdiv(n_rows, ROWS)
@@ -165,7 +159,7 @@ def out_forward(
         k0, near_keys, fresh = places_of(k0, n_keys, KEYS, FEW)
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
-        dot = tl.dot(q, tl.trans(k), input_precision="ieee")
+        dot = tl.dot(q, tl.trans(k), input_precision=PRODUCTS)
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
         near_rise = near_keys.to(tl.float32) * rise
@@ -173,20 +167,20 @@ def out_forward(
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         tile_offset = (k0 - t0).to(tl.float32)
         tile_rise = tile_offset * rise
-        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, tile_rise)
+        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, PRODUCTS, tile_rise)
     # Tiles in which it holds for all.
     for tile in tl.range(full_begin, full_end):
         k0 = tile * KEYS
         near_keys = tl.arange(0, KEYS)
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
-        dot = tl.dot(q, tl.trans(k), input_precision="ieee")
+        dot = tl.dot(q, tl.trans(k), input_precision=PRODUCTS)
         near_rise = near_keys.to(tl.float32) * rise
         score = dot * scale + near_rise[None, :]
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         tile_offset = (k0 - t0).to(tl.float32)
         tile_rise = tile_offset * rise
-        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, tile_rise)
+        peak, weight, acc = absorb(score, 1.0, v, peak, weight, acc, PRODUCTS, tile_rise)
     weight = tl.sum(weight, 1)
     peak -= row_rise
     places = tl.arange(0, ROWS)
@@ -208,8 +202,8 @@ def out_backward_query(
     key_document_key, table_b, table_h, d_q_b, d_q_h, d_q_row, d_q_d,
     n_heads, n_rows, n_keys, n_d, n_i,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr, WANT_Q: tl.constexpr,
-    WANT_slope: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
+    WANT_Q: tl.constexpr, WANT_slope: tl.constexpr,
 ):
     """The gradients of one tile of queries."""
     tiles = tl.cdiv(n_rows, ROWS)
@@ -261,7 +255,7 @@ def out_backward_query(
         k0, near_keys, fresh = places_of(k0, n_keys, KEYS, FEW)
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
-        dot = tl.dot(q, tl.trans(k), input_precision="ieee")
+        dot = tl.dot(q, tl.trans(k), input_precision=PRODUCTS)
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         key_document = tl.load(key_document_at + keys.to(tl.int64) * key_document_key)
         allowed = (keys[None, :] < key_end[:, None]) & (document[:, None] == key_document[None, :]) & fresh[None, :]
@@ -270,13 +264,13 @@ def out_backward_query(
         tile_offset = (k0 - t0).to(tl.float32)
         tile_rise = tile_offset * rise
         p = tl.exp2(score - (total + row_rise - tile_rise)[:, None])
-        dp = tl.dot(given, tl.trans(v), input_precision="ieee")
+        dp = tl.dot(given, tl.trans(v), input_precision=PRODUCTS)
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = tl.where(allowed, p * dp, 0.0)
             mean += partial_sums(gained)
         if WANT_Q:
-            d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+            d_q = with_product(d_q, d_score.to(k.dtype), k, PRODUCTS)
         key_offset = (keys - t0).to(tl.float32)
         if WANT_slope:
             d_slope += partial_sums(gained * key_offset[None, :])
@@ -287,20 +281,20 @@ def out_backward_query(
         near_keys = tl.arange(0, KEYS)
         keys = k0 + near_keys
         k = load_tile(k_ptr + (b * k_b + (h // GROUP) * k_h + far(k0, k_step)) * 8, near_keys, k_step, PADDED)
-        dot = tl.dot(q, tl.trans(k), input_precision="ieee")
+        dot = tl.dot(q, tl.trans(k), input_precision=PRODUCTS)
         v = load_tile(v_ptr + (b * v_b + (h // GROUP) * v_h + far(k0, v_step)) * 8, near_keys, v_step, CARRIED_PADDED)
         near_rise = near_keys.to(tl.float32) * rise
         score = dot * scale + near_rise[None, :]
         tile_offset = (k0 - t0).to(tl.float32)
         tile_rise = tile_offset * rise
         p = tl.exp2(score - (total + row_rise - tile_rise)[:, None])
-        dp = tl.dot(given, tl.trans(v), input_precision="ieee")
+        dp = tl.dot(given, tl.trans(v), input_precision=PRODUCTS)
         d_score = p * (dp - delta[:, None])
         if WANT_slope:
             gained = p * dp
             mean += partial_sums(gained)
         if WANT_Q:
-            d_q = tl.dot(d_score.to(k.dtype), k, d_q, input_precision="ieee")
+            d_q = with_product(d_q, d_score.to(k.dtype), k, PRODUCTS)
         key_offset = (keys - t0).to(tl.float32)
         if WANT_slope:
             d_slope += partial_sums(gained * key_offset[None, :])
@@ -339,8 +333,8 @@ def out_backward_key(
     table_h, d_k_b, d_k_h, d_k_key, d_k_d, d_v_b, d_v_h, d_v_key, d_v_e,
     n_heads, n_rows, n_keys, n_d, n_i,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr, WANT_K: tl.constexpr,
-    WANT_V: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
+    WANT_K: tl.constexpr, WANT_V: tl.constexpr,
 ):
     """The gradients of one tile of keys and values."""
     tiles = tl.cdiv(n_keys, KEYS)
@@ -376,7 +370,7 @@ def out_backward_key(
             r0, near_rows, fresh = places_of(r0, n_rows, ROWS, FEW)
             rows = r0 + near_rows
             q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
-            dot = tl.dot(k, tl.trans(q), input_precision="ieee")
+            dot = tl.dot(k, tl.trans(q), input_precision=PRODUCTS)
             total, delta = load_level(level_ptr, head, rows, n_rows)
             total = tl.where(fresh, total, float("inf"))
             given = load_tile(
@@ -393,18 +387,18 @@ def out_backward_key(
             row_rise = row_offset * rise
             p = tl.exp2(score - (total + row_rise)[None, :] + key_rise[:, None])
             if WANT_V:
-                d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
-            dp = tl.dot(v, tl.trans(given), input_precision="ieee")
+                d_v = with_product(d_v, p.to(given.dtype), given, PRODUCTS)
+            dp = tl.dot(v, tl.trans(given), input_precision=PRODUCTS)
             d_score = p * (dp - delta[None, :])
             if WANT_K:
-                d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision="ieee")
+                d_k = with_product(d_k, d_score.to(q.dtype), q, PRODUCTS)
         # Tiles in which it holds for all.
         for tile in tl.range(full_begin, full_end):
             r0 = tile * ROWS
             near_rows = tl.arange(0, ROWS)
             rows = r0 + near_rows
             q = load_tile(q_ptr + (b * q_b + h * q_h + far(r0, q_step)) * 8, near_rows, q_step, PADDED)
-            dot = tl.dot(k, tl.trans(q), input_precision="ieee")
+            dot = tl.dot(k, tl.trans(q), input_precision=PRODUCTS)
             total, delta = load_level(level_ptr, head, rows, n_rows)
             given = load_tile(
                 given_ptr + (b * given_b + h * given_h + far(r0, given_step)) * 8,
@@ -417,11 +411,11 @@ def out_backward_key(
             row_rise = row_offset * rise
             p = tl.exp2(score - (total + row_rise)[None, :] + key_rise[:, None])
             if WANT_V:
-                d_v = tl.dot(p.to(given.dtype), given, d_v, input_precision="ieee")
-            dp = tl.dot(v, tl.trans(given), input_precision="ieee")
+                d_v = with_product(d_v, p.to(given.dtype), given, PRODUCTS)
+            dp = tl.dot(v, tl.trans(given), input_precision=PRODUCTS)
             d_score = p * (dp - delta[None, :])
             if WANT_K:
-                d_k = tl.dot(d_score.to(q.dtype), q, d_k, input_precision="ieee")
+                d_k = with_product(d_k, d_score.to(q.dtype), q, PRODUCTS)
     tl.store(odd_ptr + far(at, tiles) * KEYS + t0 + places, zeros_of(d_k) + zeros_of(d_v))
     if WANT_K:
         store_tile(
@@ -455,7 +449,7 @@ def out_forward_again(
     table_h,
     n_heads, n_rows, n_keys, n_d, n_i, programs,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
 ):
     """Attention of tiles of queries where it is not finite, or where one attends to nothing, key by key."""
     first = tl.program_id(0) * 16
@@ -545,8 +539,8 @@ def out_backward_query_again(
     key_document_key, table_b, table_h, d_q_b, d_q_h, d_q_row, d_q_d,
     n_heads, n_rows, n_keys, n_d, n_i, programs,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr, WANT_Q: tl.constexpr,
-    WANT_slope: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
+    WANT_Q: tl.constexpr, WANT_slope: tl.constexpr,
 ):
     """The gradients of tiles of queries where they are not finite, once more and key by key."""
     first = tl.program_id(0) * 16
@@ -634,8 +628,8 @@ def out_backward_key_again(
     table_h, d_k_b, d_k_h, d_k_key, d_k_d, d_v_b, d_v_h, d_v_key, d_v_e,
     n_heads, n_rows, n_keys, n_d, n_i, programs,
     WIDTH: tl.constexpr, PADDED: tl.constexpr, CARRIED: tl.constexpr, CARRIED_PADDED: tl.constexpr,
-    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, FEW: tl.constexpr, WANT_K: tl.constexpr,
-    WANT_V: tl.constexpr,
+    GROUP: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRODUCTS: tl.constexpr, FEW: tl.constexpr,
+    WANT_K: tl.constexpr, WANT_V: tl.constexpr,
 ):
     """The gradients of tiles of keys and values where they are not finite, once more and query by query."""
     first = tl.program_id(0) * 16
@@ -739,63 +733,6 @@ attend_out = attending(
 )
 
 
-def out_score(arrays, rows, keys):
-    """The scores of some rows against some keys."""
-    slope, Q, K, document = arrays
-    device = slope.device
-    n_d = Q.shape[3]
-    r0, r1 = rows
-    k0, k1 = keys
-    scale = 1 / math.sqrt(n_d) if n_d else math.nan
-    asked = turned(Q[:, :, r0:r1].to(torch.float32) * scale)
-    i = torch.arange(r0, max(r0, r1), device=device)
-    i_1 = torch.arange(k0, max(k0, k1), device=device)
-    out_2 = (i[:, None] - i_1).to(torch.float32) * slope.to(torch.float32)[:, None, None]
-    out_3 = asked @ K[:, :, k0:k1].to(torch.float32).swapaxes(-1, -2) - out_2
-    return out_3
-
-
-def out_score_backward(arrays, rows, keys, d_score, gradients):
-    """Add the gradient of the scores to the gradients of the arrays; None for one that wants none."""
-    slope, Q, K, document = arrays
-    device = slope.device
-    n_h = slope.shape[0]
-    n_d = Q.shape[3]
-    r0, r1 = rows
-    k0, k1 = keys
-    scale = 1 / math.sqrt(n_d) if n_d else math.nan
-    asked = turned(Q[:, :, r0:r1].to(torch.float32) * scale)
-    if gradients[1] is not None:
-        out_2 = d_score @ K[:, :, k0:k1].swapaxes(-1, -2).to(torch.float32).swapaxes(-1, -2) * scale
-        gradients[1][:, :, r0:r1].add_(out_2)
-    if gradients[2] is not None:
-        gradients[2][:, :, k0:k1].add_(d_score.swapaxes(-1, -2) @ asked)
-    if gradients[0] is not None:
-        out_3 = -d_score.permute(1, 0, 2, 3)
-        i = torch.arange(r0, max(r0, r1), device=device)
-        i_1 = torch.arange(k0, max(k0, k1), device=device)
-        out_4 = i[:, None] - i_1
-        out_5 = out_3.sum(1).reshape(
-            n_h, max(0, r1 - r0) * max(0, k1 - k0)
-        ) @ out_4.to(torch.float32).reshape(max(0, r1 - r0) * max(0, k1 - k0))
-        gradients[0].add_(out_5)
-
-
-def out_allowed(arrays, rows, keys):
-    """A mask of the keys that the rows attend to."""
-    slope, Q, K, document = arrays
-    device = slope.device
-    r0, r1 = rows
-    k0, k1 = keys
-    i_1 = torch.arange(k0, max(k0, k1), device=device)
-    i = torch.arange(r0, max(r0, r1), device=device)
-    kept = document[:, r0:r1][:, :, None] == document[:, k0:k1][:, None]
-    return ((i_1 <= i[:, None]) & kept)[:, None, :, :]
-
-
-attend_out_2 = streaming("attend_out_2", out_score, out_score_backward, out_allowed)
-
-
 def out_tile_2(arrays, batch, head, rows, keys):
     """The bias of a tile's scores, and the mask of its pairs."""
     slope, document = arrays
@@ -806,15 +743,124 @@ def out_tile_2(arrays, batch, head, rows, keys):
     h0, h1, _ = head.indices(n_h)
     r0, r1 = rows.start, rows.stop
     k0, k1 = keys.start, keys.stop
-    i_3 = torch.arange(r0, max(r0, r1), device=device)
+    i_2 = torch.arange(r0, max(r0, r1), device=device)
     i_1 = torch.arange(k0, max(k0, k1), device=device)
     out_2 = -slope[h0:h1].to(torch.float32)
-    out_3 = (i_3[:, None] - i_1).to(torch.float32) * out_2[:, None, None]
+    out_3 = (i_2[:, None] - i_1).to(torch.float32) * out_2[:, None, None]
     kept = document[b0:b1, r0:r1][:, :, None] == document[b0:b1, k0:k1][:, None]
-    return out_3[None, :, :, :], ((i_1 <= i_3[:, None]) & kept)[:, None, :, :]
+    return out_3[None, :, :, :], ((i_1 <= i_2[:, None]) & kept)[:, None, :, :]
 
 
-attend_out_3 = with_tiles("attend_out_3", out_tile_2)
+attend_out_2 = with_tiles("attend_out_2", out_tile_2)
+
+
+def like_folded_2(tensors, sizes, scalars):
+    n_i, n_b, n_d, n_h, n_e = sizes
+    return (
+        tensors[0].new_empty((n_b, n_h, n_i, n_e), dtype=torch.float32),
+        tensors[0].new_empty((n_b, n_h, n_i), dtype=torch.float32),
+    )
+
+
+def rows_of_folded_2(tensors, sizes, scalars):
+    device = tensors[0].device
+    K, Q, part, V, document, document_2 = tensors
+    n_i, n_b, n_d, n_h, n_e = sizes
+    pairs, keys_2 = tile_of(tensors[0])
+    folded_2, totals = like_folded_2(tensors, sizes, scalars)
+    i_step = max(1, pairs // max(1, n_b * n_h * min(n_i, keys_2)))
+    for i0 in range(0, n_i, i_step):
+        i1 = min(i0 + i_step, n_i)
+        i_count = i1 - i0
+        i_2 = torch.arange(i_count, device=device)
+        number = i_2 + i0
+        part_2 = Q[:, :, i0:i1].to(torch.float32) / math.sqrt(n_d)
+        i_1_end = min(n_i, i0 + i_count)
+        peak = torch.full((n_b, n_h, i_count), -torch.inf, dtype=torch.float32, device=device)
+        gathered = torch.zeros((n_b, n_h, i_count, n_e), dtype=torch.float32, device=device)
+        total = torch.zeros((n_b, n_h, i_count), dtype=torch.float32, device=device)
+        for i_1_start in range(0, i_1_end, keys_2):
+            i_1_stop = min(i_1_start + keys_2, i_1_end)
+            i_1_count = i_1_stop - i_1_start
+            i_1 = torch.arange(i_1_count, device=device)
+            number_2 = i_1 + i_1_start
+            mask = document[:, i0:i1][:, None] == document_2[:, i_1_start:i_1_stop][:, :, None]
+            mask_2 = (number_2[:, None] <= number) & mask
+            part_3 = (number[:, None] - number_2).to(torch.float32) * part[:, None, None]
+            part_4 = (part_2 @ K[:, :, i_1_start:i_1_stop].to(torch.float32).permute(0, 1, 3, 2)).sub_(part_3)
+            score = torch.where(mask_2.permute(0, 2, 1)[:, None], part_4, -math.inf)
+            peak_2 = torch.maximum(peak, score.amax(-1))
+            level = torch.where(peak_2 == -math.inf, 0.0, peak_2)
+            fade = (peak - level).mul_(1.4426950408889634).exp2_()
+            weights = score.sub_(level[:, :, :, None]).mul_(1.4426950408889634).exp2_()
+            chosen = torch.where(
+                mask_2.any(-1)[:, None, :, None], V[:, :, i_1_start:i_1_stop].to(torch.float32), 0.0
+            )
+            gathered_2 = (gathered * fade[:, :, :, None]).add_(weights @ chosen)
+            total_2 = fade.mul_(total).add_(weights.sum(-1))
+            peak, gathered, total = peak_2, gathered_2, total_2
+        folded_2[:, :, i0:i1] = torch.where(
+            (total == 0.0)[:, :, :, None], 0.0, gathered / total[:, :, :, None]
+        )
+        totals[:, :, i0:i1] = torch.log(total).add_(torch.where(peak == -math.inf, 0.0, peak))
+    return (folded_2, totals)
+
+
+def back_from_folded_2(arriving, found, tensors, sizes, scalars, sums):
+    device = tensors[0].device
+    d_folded_2, d_totals = arriving
+    folded_2, totals = found
+    d_K, d_Q, d_part, d_V, d_document, d_document_2 = sums
+    K, Q, part, V, document, document_2 = tensors
+    n_i, n_b, n_d, n_h, n_e = sizes
+    pairs, keys_2 = tile_of(tensors[0])
+    i_step = max(1, pairs // max(1, n_b * n_h * min(n_i, keys_2)))
+    for i0 in range(0, n_i, i_step):
+        i1 = min(i0 + i_step, n_i)
+        i_count = i1 - i0
+        i_2 = torch.arange(i_count, device=device)
+        number = i_2 + i0
+        part_2 = (d_folded_2[:, :, i0:i1] * folded_2[:, :, i0:i1]).sum(-1).neg_().add_(d_totals[:, :, i0:i1])
+        part_2_2 = Q[:, :, i0:i1].to(torch.float32) / math.sqrt(n_d)
+        chosen = torch.where(totals[:, :, i0:i1] == -math.inf, math.inf, totals[:, :, i0:i1])
+        i_1_end = min(n_i, i0 + i_count)
+        for i_1_start in range(0, i_1_end, keys_2):
+            i_1_stop = min(i_1_start + keys_2, i_1_end)
+            i_1_count = i_1_stop - i_1_start
+            i_1 = torch.arange(i_1_count, device=device)
+            number_2 = i_1 + i_1_start
+            mask = document[:, i0:i1][:, :, None] == document_2[:, i_1_start:i_1_stop][:, None]
+            mask_2 = (number_2 <= number[:, None]) & mask
+            part_3 = K[:, :, i_1_start:i_1_stop].to(torch.float32)
+            part_2_3 = (number[:, None] - number_2).to(torch.float32)
+            part_4 = (part_2_2 @ part_3.permute(0, 1, 3, 2)).sub_(part_2_3 * part[:, None, None])
+            score = torch.where(mask_2[:, None], part_4, -math.inf)
+            weights = score.sub_(chosen[:, :, :, None]).mul_(1.4426950408889634).exp2_()
+            chosen_2 = torch.where(
+                mask_2.any(1)[:, None, :, None], V[:, :, i_1_start:i_1_stop].to(torch.float32), 0.0
+            )
+            part_5 = (
+                d_folded_2[:, :, i0:i1] @ chosen_2.permute(0, 1, 3, 2)
+            ).add_(part_2[:, :, :, None]).mul_(weights)
+            d_score_2 = torch.where(mask_2[:, None], part_5, 0.0)
+            if d_K is not None:
+                d_K[:, :, i_1_start:i_1_stop] += d_score_2.permute(0, 1, 3, 2) @ part_2_2
+            if d_Q is not None:
+                i_1_2 = torch.arange(i_1_count, device=device)
+                mask_3 = document[:, i0:i1][:, None] == document_2[:, i_1_start:i_1_stop][:, :, None]
+                chosen_3 = torch.where(
+                    (((i_1_2 + i_1_start)[:, None] <= number) & mask_3).any(-1)[:, None, :, None], part_3, 0.0
+                )
+                d_Q[:, :, i0:i1] += (d_score_2 @ chosen_3).div_(math.sqrt(n_d))
+            if d_part is not None:
+                d_part += (-d_score_2).sum(0).reshape(
+                    n_h, i_count * i_1_count
+                ) @ part_2_3.reshape(i_count * i_1_count)
+            if d_V is not None:
+                d_V[:, :, i_1_start:i_1_stop] += weights.permute(0, 1, 3, 2) @ d_folded_2[:, :, i0:i1]
+
+
+attend_folded_2 = folded("attend_folded_2", rows_of_folded_2, back_from_folded_2, like_folded_2, 2)
 
 
 def program(Q, K, V, document, slope):
@@ -840,14 +886,17 @@ def program(Q, K, V, document, slope):
             out = attend_out([Q, K, V, slope, document, document], [n_d, n_i], [])
         else:
             if learns(slope):
-                i = torch.arange(n_i, device=device)
-                out_2 = i + 1
-                out = attend_out_2([slope, Q, K, document], V, torch.full((n_i,), 0, device=device), out_2)
+                part = slope.to(torch.float32)
+                folded_2 = attend_folded_2(
+                    [K, Q, part, V, document, document], [n_i, n_b, n_d, n_h, n_e], []
+                )[0]
+                out_2 = folded_2.to(torch.bfloat16)
+                out = out_2
             else:
                 scale = 1 / math.sqrt(n_d) if n_d else math.nan
-                i_2 = torch.arange(n_i, device=device)
-                out_3 = i_2 + 1
+                i = torch.arange(n_i, device=device)
+                out_2 = i + 1
                 lower = torch.stack((torch.full((1, 1, n_i), 0, device=device),))
-                upper = torch.stack((out_3[None, None],))
-                out = attend_out_3(Q, K, V, lower, upper, scale, arrays=[slope, document])
+                upper = torch.stack((out_2[None, None],))
+                out = attend_out_2(Q, K, V, lower, upper, scale, arrays=[slope, document])
     return out

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 from tests.backends import hearing as cases  # noqa: E402
 from tests.backends.hearing import asking, drawn, error, gradients, hearings, written_out  # noqa: E402
 
-from indexical.backends.kernels import torch_intervals, torch_stream  # noqa: E402
+from indexical.backends.kernels import torch_intervals  # noqa: E402
 
 NAMES = list(hearings(1, 1, 2, 2))
 ROUGH = {torch.float64: 1e-11, torch.float32: 2e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
@@ -76,19 +76,18 @@ def test_tiles_as_written_out(name: str, dtype: torch.dtype) -> None:
         assert close(got, want, dtype)
 
 
-CAPPED = torch_stream.streaming("capped_on_gpu", cases.capped_score, cases.capped_backward)
-
-
 @pytest.mark.parametrize("dtype", ROUGH, ids=str)
 @pytest.mark.parametrize("name", ["full", "causal", "window", "few"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_stream_as_written_out(shape: str, name: str, dtype: torch.dtype) -> None:
+@pytest.mark.filterwarnings("ignore:.*matrix units have no f64:indexical.SlowPath")
+def test_tiles_of_any_score_as_written_out(shape: str, name: str, dtype: torch.dtype) -> None:
     given = hearings(*SHAPES[shape][:4])[name]
     inputs, exact = inputs_for(shape, dtype)
     bias = drawn(tuple(SHAPES[shape][2:4]), seed=4, dtype=dtype)
     (there,), (here,) = asking(bias, "cuda"), asking(bias, dtype=torch.float64)
     wanted = cases.weighed(cases.capped(exact[0], exact[1], here), given.allowed(), exact[2])
-    found = CAPPED([inputs[0], inputs[1], there], inputs[2], given.lower[0].cuda(), given.upper[0].cuda())
+    bounds = given.lower[0].cuda(), given.upper[0].cuda()
+    found = cases.capped_by_tiles([inputs[0], inputs[1], there], inputs[2], *bounds)
     assert close(found, wanted, dtype)
     for got, want in zip(gradients(found, [*inputs, there]), gradients(wanted, [*exact, here]), strict=True):
         assert close(got, want, dtype)
@@ -122,6 +121,9 @@ def test_memory_is_linear(name: str) -> None:
     assert torch.cuda.max_memory_allocated() - before < 24 * found.numel() * found.itemsize + (64 << 20)
 
 
+ATTEND = cases.capped_alone("capped_on_gpu")
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # PyTorch's compiler warns of itself.
 def test_graphs_stay_whole() -> None:
     def layer(query: Any, key: Any, value: Any) -> Any:
@@ -129,7 +131,7 @@ def test_graphs_stay_whole() -> None:
         bounds = (row - 99)[None, None, None], (row + 1)[None, None, None]
         bias = torch.zeros(query.shape[2], query.shape[2], device=query.device, dtype=query.dtype)
         within = torch_intervals.attend_within(query, key, value, *bounds, 0.15)
-        return within + CAPPED([query, key, bias], value, row - 99, row + 1)
+        return within + ATTEND([query, key, bias], value, row - 99, row + 1)
 
     compiled = torch.compile(layer, fullgraph=True, dynamic=True)
     for size in (300, 410):

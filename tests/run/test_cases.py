@@ -78,11 +78,11 @@ def test_a_call_of_few_pairs_prints_no_tiles(texts: list[str]) -> None:
     program(*arrays(7, False))
     assert len(texts) == 1
     assert "def out_tile" not in texts[0]
-    assert "out_score_backward" not in texts[0]
+    assert "back_from_out" not in texts[0]
     program(*arrays(400, True))
     assert len(texts) == 2
     assert "def out_tile" in texts[1]
-    assert "out_score_backward" in texts[1]
+    assert "back_from_out" in texts[1]
     assert f'"{kernel.ELSEWHERE}"' not in texts[1]
     for size, learns in KINDS:
         program(*arrays(size, learns))

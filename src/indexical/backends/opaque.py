@@ -28,18 +28,19 @@ from ..ir.types import Coordinate, Dtype
 from ..ir.walk import reads_of, walk
 from ..plan.steps import Attention, Note, Plan, Step
 from ..plan.target import TRITON
-from ..records import dataclass
+from ..records import dataclass, replace
 from .old import attention
 from .old.base import dialect_of
 from .old.code import Name, Node, Number
-from .old.folds import fold_of
+from .old.folds import fold_of, found_of
 from .old.layout import Statement, arranged, flattened, modules_of, written
 from .old.liveness import groups_of, read_later, released
 from .old.lowering import Lowering, Stored
+from .old.operands import frame_of
 from .old.plan.choose import choose
 from .old.plan.operands import with_operands
 from .old.plan.recognize import recognize as recognize  # Sharding asks what an attention is.
-from .old.plan.turns import as_written, is_number, turn_of
+from .old.plan.turns import as_fold, as_written, is_number, turn_of
 from .old.rules import RULES
 from .old.settled import Settling
 from .old.tiles import TILED, Checked
@@ -172,7 +173,7 @@ def _bounds(lets: Iterable[ir.Let]) -> list[ir.Expr]:
 def target_of(plan: Plan) -> Target:
     """What the operations of a plan are rewritten for."""
     spelling = dialect(plan.backend)
-    return Target(frozenset(spelling.kernels), plan.isolate, spelling.rounds_once)
+    return Target(frozenset(spelling.kernels), plan.isolate, spelling.rounds_once, bool(spelling.folding))
 
 
 class Former:
@@ -265,6 +266,7 @@ class Former:
         low.text.taken.difference_update({*kernel.definitions} - self._reserved - low.text.reserved)
         low.text.last.clear()
         low.known = {}
+        low.folded[kernel.step.definition] = kernel.reads
         attention.define(low, kernel.step, kernel.last)
         variables = {name: low.stored[name].variable for name in kernel.definitions}
         low.text.give(*map(Name, variables.values()))
@@ -305,6 +307,17 @@ class Former:
         self._tell(plans[0])
         return Turns(*plans, turn.first, turn.count, turn.axes, turn.wide, function, block.weights, texts, self._room)
 
+    def folds(self, kernel: Kernel) -> ArrayProgram:
+        """An attention as operations, for calls that its kernel leaves to these, and where it gives totals these."""
+        attend, name = kernel.step.attend, kernel.step.definition
+        assert attend is not None
+        frame = frame_of(self._plan.program.definitions[name], attend)
+        rows = (*frame.batch, *(() if frame.row is None else (frame.row,)))
+        program, total = as_fold(self._plan, kernel.step, attend, rows)
+        found = found_of(kernel.step, replace(attend, totals=((total, rows),)), self._plan.program.definitions)
+        kernel = replace(kernel, fold=replace(found, texts=()))
+        return self._lowered(program, kernels=dict.fromkeys(program.outputs, kernel))
+
     def as_written(self, kernel: Kernel) -> tuple[ArrayProgram, list[str]] | None:
         """The gradients of an attention as operations, for where the arrays that are named are to be differentiated
         again: a kernel has no second derivative."""
@@ -318,16 +331,17 @@ class Former:
         learned = [self.low.stored[name].variable for name in names if not self.low.stored[name].python]
         return (self._lowered(as_written(self._plan, kernel.step, gradient)), learned) if learned else None
 
-    def _lowered(self, program: ir.Program, facts: tuple[ir.Expr, ...] = ()) -> ArrayProgram:
+    def _lowered(
+        self, program: ir.Program, facts: tuple[ir.Expr, ...] = (), kernels: Mapping[str, Kernel] | None = None
+    ) -> ArrayProgram:
         """Definitions as operations, over tensors that are there."""
         given = {one.name: self.low.stored[one.name] for one in program.inputs if one.name in self.low.stored}
         strong = {name: one.dtype for name, one in given.items() if one.dtype and name not in self._plan.weak}
         numbers = [name for name, one in given.items() if one.python]
         arrays = [name for name, one in given.items() if not one.python]
         spelling = dialect(self._plan.backend)
-        lowered = lower(
-            program, strong, program.outputs, self._plan.isolate, spelling.differentiates, numbers, arrays, facts=facts
-        )
+        how = self._plan.isolate, spelling.differentiates, numbers, arrays, kernels
+        lowered = lower(program, strong, program.outputs, *how, facts=facts)
         found = optimise(lowered, target_of(self._plan))
         return specialise(found, self._lengths) if self._lengths else found
 

@@ -15,6 +15,8 @@ from .show.imports import Import
 
 # What a reader of the emitted module has no use for: for whom the file was written, and words to type checkers.
 _APART = re.compile(r"\s*This text needs [^.;]*[.;][^.]*$")
+# What stands for a name of a file in a text that runs without Indexical: there nobody asks for operators.
+_ALONE = {("torch_fold", "folded"): "torch_function"}
 _IGNORED = re.compile(r"  # type: ignore\[[\w, -]+\]$", re.MULTILINE)
 _OPENS = re.compile(r"^(?:@|def |class )", re.MULTILINE)
 _RULER = re.compile(r"^# -{3,}.*\n?", re.MULTILINE)
@@ -84,6 +86,7 @@ def _spaced(texts: dict[str, str]) -> Iterator[str]:
 
 def _need(file: str, name: str, needed: dict[str, set[str]]) -> None:
     """Note a name of a file, and all that it needs."""
+    file = _ALONE.get((file, name), file)
     found = kernel_file(file)
     if name in found.files:
         _need(found.files[name], name, needed)
@@ -98,7 +101,7 @@ def _in_order(files: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
 
     def visit(file: str) -> None:
-        for other in dict.fromkeys(kernel_file(file).files.values()):
+        for other in dict.fromkeys(_ALONE.get((of, name), of) for name, of in kernel_file(file).files.items()):
             visit(other)
         found[file] = None
 

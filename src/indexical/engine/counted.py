@@ -83,7 +83,7 @@ def multiplications(one: Value, counted: Counted) -> int:
         case Opaque(operands=given, home=home):  # Of each key, as wide as it is, with each row of the result.
             pairs = (counted.cells(_all_axes((one, part), ())) for _, part in given)
             return max(pairs, default=0) // max(1, counted.cells(home[-1:]))
-        case Tiles(turn):
+        case Tiles(turn=turn):
             return counted.cells((*one.axes, turn.key))
         case Map() | Normalize() | Write() | Library():
             return max(counted.cells(part.axes) for part in (one, *one.parts))

@@ -61,8 +61,8 @@ def _home(one: Value) -> Order | None:
     match one.op:
         case Input(_, home) | Table(home) | Join(home) | Carried(_, home) | Library(axes=home):
             return _names(home)
-        case Opaque(home=home) | Tiles(home=home):
-            return _names(home)
+        case Opaque() | Tiles():
+            return _names(one.op.home)
         case Result(_, of):
             return _names(of.home)
         case Iota(axis):
@@ -112,7 +112,7 @@ def _wish(one: Value, part: Value, own: Order) -> Order:
         case Write(index=index, gone=gone) if part is one.op.values:  # What has a place lies together.
             moved = frozenset[Coordinate]().union(*(place.names for _, place in index))
             return (*(name for name in own if name in moved), *_names(gone), *own)
-        case Tiles(turn, leaves):
+        case Tiles(turn=turn, leaves=leaves):
             return _names(turn.given[leaves.index(part)].op.home)
         case Library(args=args, layouts=layouts):
             return tuple(name for group in layouts[args.index(part)][1] for name in group)

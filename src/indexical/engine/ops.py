@@ -238,10 +238,13 @@ class Fold:
     """For each query, a sum over the points of `key` of weights times `value`: the weights are what a `normaliser` of
     the table in `folds.py` makes of the `score` of a query and a key, at the pairs where the guard `where` holds.
 
-    `row` is the axis of queries. They hear keys from `low` up to `beyond`, where these are not None. `more` is what the
-    normaliser takes beside the score, `given` are definitions that all this is made of. The result is a quotient, NaN
-    over no keys, where `divides`; else it is 0 there.
-    `texts` are the lines of the relation that it computes.
+    `row` is the axis of queries. They hear keys from `low` up to `beyond`, where these are not None: all of them where
+    it `is_interval`, else those where the guard holds. `more` is what the normaliser takes beside the score, `given`
+    are definitions that all this is made of. The result is a quotient, NaN over no keys, where it `divides`; else it is
+    0 there. The `part` "logarithm" is that of what the weights are divided by. Over at most so many pairs as `few`
+    says, or the second number of them where an array learns, all of them are computed at once. Where there are as many
+    queries as keys, and each hears the key at its own place, it `hears_itself`. `texts` are the lines of the relation
+    that it computes.
     """
 
     normaliser: str
@@ -255,18 +258,34 @@ class Fold:
     more: tuple[Value, ...] = ()
     given: tuple[Value, ...] = ()
     divides: bool = False
+    is_interval: bool = False
+    part: str = "result"
+    few: tuple[int, int] | None = None
+    hears_itself: bool = False
     texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
     """A fold as loops over tiles of queries and keys: nothing is as large as all pairs. `leaves` are the arrays that
-    are read; the `turn` of the loops (`tiles.py`) is made of their parts, and of no other values of the plan."""
+    are read; the `turn` of the loops (`tiles.py`) is made of their parts, and of no other values of the plan. So is the
+    one of their way `back`; a text says why there is none. They give several arrays, each with its home and its dtype,
+    of which this is the one at `part`. Calls of `few` pairs (`tiles.py`) take another way."""
 
     turn: Any
+    back: Any
     leaves: tuple[Value, ...]
-    home: tuple[Axis, ...]
-    dtype: Dtype | None
+    homes: tuple[tuple[tuple[Axis, ...], Dtype | None], ...]
+    part: int = 0
+    few: Any = None
+
+    @property
+    def home(self) -> tuple[Axis, ...]:
+        return self.homes[self.part][0]
+
+    @property
+    def dtype(self) -> Dtype | None:
+        return self.homes[self.part][1]
 
 
 # -------------------------------------------------------------------- recurrences
@@ -476,7 +495,7 @@ class Plan:
 
 _PLAIN = frozenset(
     "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step "
-    "owned counts key row normaliser divides texts turn".split()
+    "owned counts key row normaliser divides is_interval part few hears_itself texts turn back homes".split()
 )
 
 

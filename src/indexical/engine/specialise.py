@@ -168,8 +168,7 @@ class _Specialise:
             case Contract():
                 return value(replace(op, over=self.axes(op.over)))
             case Tiles():
-                turn = op.turn.changed(self.axis, self.inner)
-                return value(replace(op, turn=turn, home=self.axes(op.home)))
+                return self.tiles(op)
             case Result(loop, of):
                 return value(Result(loop, replace(of, home=self.axes(of.home))))
             case Map():
@@ -189,6 +188,27 @@ class _Specialise:
                 along = self.axis(op.along)
                 return value(replace(op, along=along, where=self.guard(op.where, op.source)))
         raise TypeError(op)
+
+    def tiles(self, op: Tiles) -> Value:
+        """Loops over tiles, or all pairs at once where sizes say that these are few."""
+        turn = op.turn.changed(self.axis, self.inner)
+        back = op.back.changed(self.axis, self.inner) if isinstance(op.back, type(op.turn)) else op.back
+        homes = tuple((self.axes(home), dtype) for home, dtype in op.homes)
+        few = None if op.few is None else op.few.changed(self.expr, self.inner)
+        match few:
+            case None:
+                pass
+            case _ if few.same is not None and few.same[0] != few.same[1]:
+                few = replace(few, most=-1, learned=-1) if _are_numbers(*few.same) else few
+            case _:
+                few = replace(few, same=None)
+        if few is not None and _are_numbers(few.pairs):
+            count = few.pairs.value
+            if few.same is None and few.mask is None and few.least <= count <= min(few.most, few.learned):
+                result: Value = few.of(op.leaves)[0]
+                return result
+            few = few if few.least <= count <= max(few.most, few.learned) else None
+        return value(Tiles(turn, back, op.leaves, homes, op.part, few))
 
     def inner(self, one: Value) -> Value:
         """A value of the turn of a loop over tiles, which is none of the plan."""
@@ -325,6 +345,10 @@ def _sums_fit(op: Reduce) -> bool:
 
 def _same_type(one: Value, other: Value) -> bool:
     return one.axes == other.axes and one.kind == other.kind and one.dtype == other.dtype
+
+
+def _are_numbers(*exprs: ir.Expr) -> bool:
+    return all(isinstance(expr, ir.Const) for expr in exprs)
 
 
 def _connected(op: str, one: ir.Expr, other: ir.Expr, whole: ir.Expr) -> ir.Expr:

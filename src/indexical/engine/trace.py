@@ -118,7 +118,7 @@ def traced(
         steps: list[Step] = []
         done = rewrite(trace.plan, table, target, steps)
         trace.rewritten(steps, done)
-    trace.after(tiles.NAME, tiles.by_tiles(trace.plan), tiles.LAW)
+    trace.after(tiles.NAME, tiles.by_tiles(trace.plan, target.learns), tiles.LAW)
     trace.after("share what is alike", share_alike(trace.plan), "of x[i] + 1 and x[j] + 1 one is computed")
     if sizes is not None:
         became: dict[Value, Value] = {}

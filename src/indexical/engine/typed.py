@@ -101,10 +101,10 @@ def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
         case Library(axes=axes, kind=kind, dtype=dtype):
             return _sorted(axes), kind, dtype
         case Fold(score=score, value=carried, key=key, where=where, more=more):
-            parts = (score, carried, *more, *(() if where is None else (where,)))
+            parts = (score, *more, *(() if where is None else (where,)), *((carried,) if op.part == "result" else ()))
             return axes_of(*parts, without=(key,)), "real", widest((score.dtype, carried.dtype))
-        case Tiles(home=home, dtype=dtype):
-            return _sorted(home), "real", dtype
+        case Tiles():
+            return _sorted(op.home), "real", op.dtype
     raise TypeError(op)
 
 

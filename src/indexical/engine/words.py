@@ -149,7 +149,7 @@ def _whole(op: Op, names: Names, depth: int) -> str:
         case Fold(normaliser, score, carried, key, where=where):
             weights, guard = f"{normaliser}({_operand(score, names, depth)})", _guard(where, names, depth)
             return f"fold[{key.name}] {weights} × {_operand(carried, names, depth, _TIGHT)}{guard}"
-        case Tiles(_, leaves):
+        case Tiles(leaves=leaves):
             return f"tiles of {_list(leaves, names, depth)}"
         case Carried(name, steps=steps):
             return f"{name} so far, along {', '.join(map(str, steps))}"

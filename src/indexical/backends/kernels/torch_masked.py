@@ -34,34 +34,6 @@ def all_take_part(allowed: Tensor) -> bool:
     return bool(flags.amax(-2).all()) and bool(flags.amax(-1).all())
 
 
-def attend_scores(scores: Tensor, value: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """The attention output of rows by their scores (…, rows, keys); pairs that are not allowed are masked. Each row
-    hears some key, and each key is attended to."""
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, -math.inf)
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    weights = torch.softmax(scores, -1, dtype=wide)
-    return (weights @ value.to(wide)).to(value.dtype)
-
-
-def gather_scores(scores: Tensor, value: Tensor) -> Tensor:
-    """The sum of all values by weights (…, rows, keys) that nothing normalises."""
-    return (scores @ value.to(scores.dtype)).to(value.dtype)
-
-
-def pick_scores(scores: Tensor, value: Tensor, sink: Tensor) -> Tensor:
-    """The same by picked weights: what e to a score is above 1, or 0, over the sum of how far it is from 1 and e to a
-    sink (…, rows or 1)."""
-    wide = torch.promote_types(scores.dtype, torch.float32)
-    scores, sink = scores.to(wide), sink.to(wide).clamp(max=torch.finfo(wide).max).unsqueeze(-1)
-    level = sink.detach().clamp(min=0.0)
-    if scores.shape[-1]:
-        level = torch.maximum(level, scores.detach().amax(-1, keepdim=True))
-    shares = torch.exp(scores - level) - torch.exp(-level)
-    total = shares.abs().sum(-1, keepdim=True) + torch.exp(sink - level)
-    return (torch.relu(shares) @ value.to(wide) / total).to(value.dtype)
-
-
 def attend_masked(
     query: Tensor,
     key: Tensor,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from ...engine.show.opaque import FOLDED
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
-from ...plan.steps import Attend, Chunks, Softpick, Step
+from ...plan.steps import Attend, Chunks, Step
 from ...plan.target import FUSED, INTERVALS, TILES, TRITON
 from ...records import replace
 from . import (
@@ -22,13 +23,11 @@ from . import (
     small_attention,
 )
 from .base import Value, plain
-from .code import NAN, Infix, List, Name, Node, Prefix, Ternary, call, fill, infix, method
+from .code import NAN, Infix, Name, Prefix, Ternary, call, infix
 from .lowering import Lowering, Stored
 from .operands import Frame, has_a_key
 from .plan.few import SHORT_ROWS, last_hears_all
 from .plan.weights import has_keys
-from .small_attention import TRUE
-from .streams import Stream
 from .triton_ import attend_by_triton
 from .triton_decode import decoded
 
@@ -185,7 +184,7 @@ def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
 
     low.branch(
         call(low.text.helper("learns"), *learned),
-        lambda: give(stream(low, let, attend, frame, learning=True)),
+        lambda: give(stream(low, let, attend, frame)),
         lambda: give(unlearned(low, let, attend, frame, tiles)),
     )
     return ways[0].but(Name(variable))
@@ -208,83 +207,13 @@ def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
     return operands.restored(low, Name(variable), let, attend, frame)
 
 
-def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, learning: bool = False) -> Value:
-    """An online softmax over blocks of keys, for scores of any kind; `learning` where a gradient is wanted."""
-    key, carry = attend.attention.coordinate, attend.layout.carry
-    guard = () if operands.is_hull(attend) else attend.attention.guard
-    stream = Stream(low, let, attend, frame.batch, frame.row, attend.attention.score, guard)
-    # All but for a call that is known to have few scores.
-    few = small_attention.few_scores(low, attend, frame, None if learning else ()) if low.case else None
-    all_attend = small_attention.all_attend(low, attend, frame) if few else None
-    name = "" if few and all_attend and low.holds(_both(all_attend, few)) else stream.write()
-    if stream.one_way is not None and stream.learned():
-        # Refused before it is computed, so that the plain lowering runs, which has a gradient.
-        wanted = call(low.text.helper("learns"), *stream.learned())
-        low.text.refuse(wanted, "IX218", stream.one_way)
-    value = low.text.short(
-        arrays.as_real(low, operands.operand_value(low, attend.attention.value, frame.kept)), let.name
-    )
-    if value.dtype != low.dtypes[let.name]:
-        value = low.text.dialect.cast(arrays.as_array(low, value), low.dtypes[let.name])
-    axes = (*frame.batch, key, *carry)
-    answers = arrays.broadcast(low, arrays.in_order(low, value, axes), axes, frame.scope).code
-    if not carry:
-        answers = fill("{x}[..., None]", x=answers)
-    elif len(carry) > 1:
-        answers = method(answers, "flatten", -len(carry))
-    given = None if learning else (*stream.learned(), answers)
-    few = small_attention.few_scores(low, attend, frame, given)
-    if few is None:
-        code = operands.with_total(low, streamed(low, name, stream, answers, attend, frame), let, frame, False)
+def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:
+    """By operations, tile by tile: the printer of these puts their lines in the place of this one."""
+    read = [low.stored[name].variable for name in low.folded[let.name] if name in low.stored]
+    variable = low.text.fresh(f"{let.name}_tiles")
+    code = call(f"{FOLDED}{let.name}", *map(Name, dict.fromkeys(read)))
+    if frame.total is None:
+        low.text.assign(variable, code)
     else:
-        variable = low.text.fresh(f"{let.name}_attended")
-        few_or_streamed(low, few, variable, name, stream, answers, attend, frame)
-        code = Name(variable)
-    axes = (*frame.batch, *(() if frame.row is None else (frame.row,)), *carry)
-    if frame.row is None or len(carry) != 1:
-        code = method(code, "reshape", sizes.shape(low, axes, frame.scope))
-    return Value(code, axes, "real", low.dtypes[let.name])
-
-
-def few_or_streamed(
-    low: Lowering, few: Node, variable: str, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame
-) -> None:
-    """Few scores at once, where each of them is finite because both sides take part; else the stream."""
-    all_attend = small_attention.all_attend(low, attend, frame)
-    allowed: Node | None = None
-    test = few if all_attend is None else _both(all_attend, few)
-    if all_attend is None:
-        low.kernels.setdefault("torch_masked", set()).add("all_take_part")
-        mask, small = low.text.fresh("allowed"), low.text.fresh("few")
-        low.text.update(small, few)
-        low.text.add("if", Name(small))
-        with low.block():
-            low.text.assign(mask, small_attention.allowed_pairs(stream, attend, *small_attention.inside(low, stream)))
-            low.text.update(small, call("all_take_part", mask))
-        allowed, test = Name(mask), Name(small)
-    picked = isinstance(attend.attention.normaliser, Softpick)
-    function = "gather_scores" if stream.free else "pick_scores" if picked else "attend_scores"
-    low.kernels.setdefault("torch_masked", set()).add(function)
-
-    def at_once() -> None:
-        inner, scope = small_attention.inside(low, stream)
-        mask = allowed or small_attention.allowed_pairs(stream, attend, inner, scope)
-        scores = small_attention.scored(stream, attend, inner, scope)
-        further = operands.sink_operand(low, attend, frame, False) if picked else mask
-        low.text.assign(variable, call(function, scores, answers, *(() if further is None else (further,))))
-
-    low.branch(test, at_once, lambda: low.text.assign(variable, streamed(low, name, stream, answers, attend, frame)))
-
-
-def _both(all_attend: Node, few: Node) -> Node:
-    """A test that there are few scores, and that each of them is finite."""
-    return few if all_attend == TRUE else Infix("and", all_attend, few)
-
-
-def streamed(low: Lowering, name: str, stream: Stream, answers: Node, attend: Attend, frame: Frame) -> Node:
-    """The call of a stream."""
-    bounds = [operands.hull_of(low, op, attend, frame) for op in ("min", "max")]
-    sink = operands.sink_operand(low, attend, frame, False)
-    given = (*bounds, *(() if sink is None else (sink,)))
-    more = {} if frame.total is None else {"totals": Name("True")}
-    return call(name, List(tuple(stream.arguments)), answers, *given, **more)
+        low.text.unpack([variable, frame.total], code)
+    return Value(Name(variable), tuple(axis.coordinate for axis in let.axes), "real", low.dtypes[let.name])

@@ -6,26 +6,39 @@ from collections.abc import Mapping
 
 from ...engine.dialects.base import Dialect
 from ...engine.lower.folds import Found
+from ...ir import build
 from ...ir import nodes as ir
+from ...ir.algebra.factors import factors_of
+from ...ir.context import assume
+from ...ir.types import Coordinate
+from ...ir.walk import substitute
 from ...plan.steps import Attend, Attention, Free, Softpick, Step
 from ...plan.target import STREAM
-from .operands import hull_expr
+from .operands import hull_expr, is_hull
 
 
 def fold_of(step: Step, lets: Mapping[str, ir.Let], library: Dialect) -> Found | None:
     """A step as a fold, where the engine prints it; None for what the former emitter prints."""
-    attend = step.attend
-    if not library.tiles_folds or attend is None or step.kernel != STREAM:
+    if not library.tiles_folds or step.attend is None or step.kernel != STREAM or step.attend.decodes:
         return None
+    return found_of(step, step.attend, lets)
+
+
+def found_of(step: Step, attend: Attend, lets: Mapping[str, ir.Let]) -> Found:
+    """What is known of an attention as a fold."""
     attention = attend.attention
     more = () if attention.sink is None else (attention.sink,)
-    low, beyond = (_of_row(hull_expr(op, attend), attend) for op in ("min", "max"))
+    hull = [hull_expr(op, attend) for op in ("min", "max")]
+    low, beyond = (bound if bound is not None and _is_of_queries(bound, attend) else None for bound in hull)
     covered = [lets[name] for name in (*step.covers, step.definition)]
     texts = tuple(dict.fromkeys(clause.span.text for let in covered for clause in let.clauses))
+    row = attend.row or _asking(attention, lets[step.definition])
+    few = None if attend.few is None or isinstance(attention.normaliser, Softpick) else attend.few
     return Found(
+        step.definition,
         _normaliser(attention),
         attention.key,
-        attend.row,
+        row,
         attention.score,
         attention.value,
         attention.guard,
@@ -33,6 +46,10 @@ def fold_of(step: Step, lets: Mapping[str, ir.Let], library: Dialect) -> Found |
         low,
         beyond,
         attention.empty != "zero",
+        is_hull(attend) and all(bound is None or _is_of_queries(bound, attend) for bound in hull),
+        attend.totals,
+        None if few is None else (few.scores, few.learned),
+        _hears_itself(attend, row, lets),
         texts,
     )
 
@@ -47,6 +64,25 @@ def _normaliser(attention: Attention) -> str:
     return "softmax" if normaliser.sink is None else "softmax with a sink"
 
 
-def _of_row(bound: ir.Expr | None, attend: Attend) -> ir.Expr | None:
-    """A bound of keys that varies with the query alone."""
-    return bound if bound is not None and bound.type.coordinates <= {attend.row} else None
+def _asking(attention: Attention, let: ir.Let) -> Coordinate | None:
+    """The coordinate of queries where a factor of the values varies with it, as a sign of scores does: the last with
+    which scores vary and no other factor; None where there is none."""
+    carried = [one.expr.type.coordinates for one in factors_of(attention.value)]
+    own = frozenset().union(*(names for names in carried if not names <= attention.asked))
+    found = [axis.coordinate for axis in let.axes if axis.coordinate in attention.asked - own]
+    return found[-1] if found and attention.coordinate in own else None
+
+
+def _is_of_queries(bound: ir.Expr, attend: Attend) -> bool:
+    """Whether a bound of keys varies with queries alone."""
+    return attend.attention.coordinate not in bound.type.coordinates
+
+
+def _hears_itself(attend: Attend, row: Coordinate | None, lets: Mapping[str, ir.Let]) -> bool:
+    """Whether each query hears the key at its own place, if there is one."""
+    key = attend.attention.key
+    if row is None or not key.from_zero or not attend.domain.range(row).from_zero:
+        return False
+    known = assume(attend.domain.box, lets)
+    itself = build.coord(row, key.span)
+    return all(known.proves(substitute(one, {key.coordinate: itself})) for one in attend.attention.guard)

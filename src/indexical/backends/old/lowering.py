@@ -55,6 +55,8 @@ class Lowering:
     ranges. Arrays that are `pretended` have just the points of their windows. One that `widens` computes in f32 what
     is stored in 16 bits.
 
+    `folded` are definitions of which some calls are operations, each with the tensors that these read.
+
     The module around: `functions` are those of tiles, `modules` those that they and the statements name a part of,
     `kernels` the names that are used of each file of kernels. What calls of a `case` never come to is not written; the
     text is `for_some` calls alone where that left out something.
@@ -85,6 +87,7 @@ class Lowering:
     kernels: dict[str, set[str]] = field(default_factory=dict)
     case: Case | None = None
     for_some: bool = False
+    folded: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.tensors: Mapping[str, ir.Input | ir.Let] = self.program.tensors

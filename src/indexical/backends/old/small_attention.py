@@ -10,13 +10,12 @@ from ...ir.walk import renamed_apart, substitute
 from ...plan.steps import Attend
 from . import arrays, binding, contraction, sizes
 from .base import Value
-from .code import ALL, ELLIPSIS, NONE, Index, Name, Node, Part, Ternary, call, fill, infix, method, node
+from .code import ALL, ELLIPSIS, NONE, Index, Name, Node, infix, method
 from .lowering import Lowering
 from .operands import Frame
 from .scope import Scope
-from .streams import Stream
 from .tiles import Tile
-from .values import aligned, spaced
+from .values import spaced
 
 TRUE = Name("True")
 
@@ -31,18 +30,6 @@ def few(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
     lead = frame.batch if apart and len(frame.batch) > 2 else tuple(c for c in frame.batch if c in apart)
     points = contraction.product_of_lengths(low, (*lead, *_pair(attend, frame)), frame.scope)
     return infix("<=", points, attend.few.mask)
-
-
-def few_scores(low: Lowering, attend: Attend, frame: Frame, given: tuple[Part, ...] | None) -> Node | None:
-    """A test that there are few scores, of a call that is `given` arrays which may want a gradient; None for these
-    where one is wanted. None for never."""
-    if attend.few is None:
-        return None
-    points = contraction.product_of_lengths(low, (*frame.batch, *_pair(attend, frame)), frame.scope)
-    learned = node(attend.few.learned)
-    if given is None or attend.few.scores == attend.few.learned:
-        return infix("<=", points, learned)
-    return infix("<=", points, Ternary(learned, call(low.text.helper("learns"), *given), node(attend.few.scores)))
 
 
 def _pair(attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:
@@ -80,26 +67,6 @@ def masked_operands(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) ->
     renamed = renamed_apart(attend.scores.bias, {c.name for c in scope.places})
     bias = arrays.as_real(inner, inner.value(renamed, tile.kept(scope)))
     return mask, _four(arrays.as_array(inner, bias), attend, frame, inner, scope)
-
-
-def scored(stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node:
-    """All scores, with all their axes."""
-    kept = stream.kept(scope)
-    score = renamed_apart(attend.attention.score, {c.name for c in scope.places})
-    value = arrays.as_real(inner, inner.value(stream.scaled(score, inner, kept, {}), kept))
-    return stream.tiled(value, inner, scope)
-
-
-def allowed_pairs(stream: Stream, attend: Attend, inner: Lowering, scope: Scope) -> Node | None:
-    """The mask of pairs, so that it broadcasts against the scores."""
-    mask = _allowed(attend, inner, scope)
-    if mask is None:
-        return None
-    pair = stream.axes[-2:] if stream.row is not None else stream.axes[-1:]
-    axes = tuple(a for a in stream.axes if a in mask.axes or a in pair)
-    mask = arrays.broadcast(inner, arrays.in_order(inner, mask, tuple(a for a in axes if a in mask.axes)), axes, scope)
-    code = aligned(mask, stream.axes).code
-    return code if stream.row is not None else fill("{x}[..., None, :]", x=code)
 
 
 def inside(low: Lowering, tile: Tile) -> tuple[Lowering, Scope]:

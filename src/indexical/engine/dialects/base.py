@@ -48,6 +48,12 @@ class Dialect:
     flips_by_copying: ClassVar[bool] = True  # An array is never another one's memory from its end to its beginning.
     has_bfloat16: ClassVar[bool] = True  # Without it, such an array has 32 bits, and is rounded.
     tiles_folds: ClassVar[bool] = False  # Sums over keys with normalised weights are loops over tiles.
+    tile: ClassVar[tuple[str, str]] = "524288", "512"  # The pairs of a tile over all batches, about, and its keys.
+    # The file and the name of what makes a function that has a gradient of the loops of a fold; "" where these stand
+    # where they are read.
+    folding_file: ClassVar[str] = ""
+    folding: ClassVar[str] = ""
+    overwriting: ClassVar[Mapping[str, str]] = {}  # Templates by function that write the result over an array.
     folds_rows: ClassVar[bool] = True  # A stack of matrices by one matrix is one product.
 
     @property
@@ -124,6 +130,14 @@ class Dialect:
     def store(self, name: str, index: str, code: str) -> str:
         """The line that stores an array in a part of another."""
         return f"{name}[{index}] = {code}"
+
+    def like(self, p: Printer, first: str, shape: str, dtype: Dtype | None) -> Code:
+        """An array of any numbers, beside the first of others."""
+        return method(first, "new_empty", shape, dtype=self.dtype(p, dtype or "f64"))
+
+    def number_of(self, p: Printer, code: str, unseen: str) -> str:
+        """The number in an array without axes, or another one where nobody may look at it."""
+        return f"int({code})"
 
     # ------------------------------------------------------------------- elementwise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,6 +41,16 @@ class Torch(Dialect):
     rounds_once = frozenset((*"+-*/", "contract", *(name for name, row in FUNCTIONS.items() if row.torch.once)))
 
     learns_what_is_read = True
+    tiles_folds = True
+    folding_file, folding = "torch_fold", "folded"
+    overwriting: ClassVar = {
+        "+": "{0}.add_({1})",
+        "-": "{0}.sub_({1})",
+        "*": "{0}.mul_({1})",
+        "/": "{0}.div_({1})",
+        "neg": "{0}.neg_()",
+        "exp": f"{{0}}.mul_({math.log2(math.e)}).exp2_()",  # `exp_` is slow on a CPU where it underflows.
+    }
     takes_rows_apart = True
     mixes_widths = True
 
@@ -85,6 +96,10 @@ class Torch(Dialect):
 
     def scalar(self, p: Printer, code: str) -> Code:
         return Code(code)
+
+    def number_of(self, p: Printer, code: str, unseen: str) -> str:
+        p.files.setdefault(self.folding_file, set()).add("number_of")
+        return f"number_of({code}, {unseen})"
 
     def concatenate(self, p: Printer, parts: Sequence[str], axis: int) -> Code:
         return p.call("torch.cat", f"({', '.join(parts)})", *([axis] if axis else []))

@@ -8,7 +8,7 @@ from ...ir.types import SHORT, Coordinate
 from ...ir.walk import walk
 from ...records import dataclass, replace
 from ...source import Span
-from ..ops import Axis, Fold, Iota, Value, apply, value
+from ..ops import Axis, Fold, Iota, Read, Value, apply, value
 from . import elementwise
 from .lowering import Lowering
 from .ranges import axis_of, bind
@@ -17,11 +17,13 @@ from .scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A definition that is `sum[key](weights * value)`, with the weights that a `normaliser` of the table makes of the
-    `score` where all `guards` hold, and of `more`. `row` is the coordinate of the queries, which hear the keys from
-    `low` up to `beyond`, where these are given. Over no keys it is 0, or where it `divides` NaN. `texts` are its lines.
-    """
+    """A `definition` that is `sum[key](weights * value)`, with the weights that a `normaliser` of the table makes of
+    the `score` where all `guards` hold, and of `more`. `row` is the coordinate of the queries, which hear the keys from
+    `low` up to `beyond`, where these are given, and all of these where it `is_interval`. Over no keys it is 0, or where
+    it `divides` NaN. `totals` are definitions that are the logarithm of what weights are divided by, each with the
+    coordinates of its axes here. `few` and `hears_itself` are those of a fold. `texts` are its lines."""
 
+    definition: str
     normaliser: str
     key: ir.Range
     row: Coordinate | None
@@ -32,20 +34,48 @@ class Found:
     low: ir.Expr | None
     beyond: ir.Expr | None
     divides: bool
+    is_interval: bool
+    totals: tuple[tuple[str, tuple[Coordinate, ...]], ...]
+    few: tuple[int, int] | None
+    hears_itself: bool
     texts: tuple[str, ...]
 
 
 def fold(low: Lowering, let: ir.Let, found: Found) -> Value:
-    """The definition as a fold, 0 where its own guard fails."""
+    """The definition as a fold, 0 where its own guard fails; or as the logarithm of what its weights are divided by."""
+    main = low.lets[found.definition]
+    low.turn_to(main)
+    op = _fold(low, main, found)
+    totals = dict(found.totals)
     low.turn_to(let)
+    (clause,), home = let.clauses, low.home(let.name)
+    scope = _scope(low, let)
+    body = value(op)
+    if let.name in totals:
+        names = {axis.coordinate: other.name for axis, other in zip(main.axes, low.home(main.name), strict=True)}
+        body = value(replace(op, part="logarithm"))
+        there = ((names[c], axis) for c, axis in zip(totals[let.name], home, strict=True))
+        moved = sorted((name, value(Iota(axis))) for name, axis in there if axis.name != name and name in body.names)
+        body = value(Read(body, tuple(moved))) if moved else body
+    guard = None if clause.guard is None else low.value(clause.guard, scope)
+    body = elementwise.as_kind(low, body, let, scope.where(clause.guard))
+    return body if guard is None else elementwise.where(low, guard, body, elementwise.zero("real", clause.span))
+
+
+def _scope(low: Lowering, let: ir.Let) -> Scope:
+    """The scope of a definition of one clause."""
     (clause,), home = let.clauses, low.home(let.name)
     scope = Scope({}, within=let.name)
     ranges = {range.coordinate: range for range in clause.ranges}
     for slot, axis in zip(clause.slots, home, strict=True):
         assert isinstance(slot, ir.Coord)
         scope = bind(low, ranges[slot.coordinate], scope, axis.name)
-    guard = None if clause.guard is None else low.value(clause.guard, scope)
-    rows = scope.where(clause.guard)
+    return scope
+
+
+def _fold(low: Lowering, let: ir.Let, found: Found) -> Fold:
+    scope = _scope(low, let)
+    rows = scope.where(let.clauses[0].guard)
     pairs = bind(low, found.key, rows)
     test = build.conjunction(found.guards)
     where = None if test is None else low.value(test, pairs)
@@ -60,12 +90,24 @@ def fold(low: Lowering, let: ir.Let, found: Found) -> Value:
     given = tuple(low.values[name] for name in read if name in low.lets and low.values[name].axes)
     first, beyond = (None if one is None else _bound(low, one, found.key, rows) for one in (found.low, found.beyond))
     score, carried = (_with_axis(low, one, key, found.key.span) for one in parts)
-    op = Fold(
-        found.normaliser, score, carried, key, row, where, first, beyond, more, given, found.divides, found.texts
+    return Fold(
+        found.normaliser,
+        score,
+        carried,
+        key,
+        row,
+        where,
+        first,
+        beyond,
+        more,
+        given,
+        found.divides,
+        found.is_interval,
+        "result",
+        found.few,
+        found.hears_itself,
+        found.texts,
     )
-    body = value(op)
-    body = elementwise.as_kind(low, body, let, rows)
-    return body if guard is None else elementwise.where(low, guard, body, elementwise.zero("real", clause.span))
 
 
 def _real(low: Lowering, expr: ir.Expr, scope: Scope) -> Value:

@@ -94,11 +94,13 @@ class No:
 class Target:
     """What is rewritten for: the library kernels that the dialect has, by name. `isolate`: inputs may be infinite or
     NaN, and such a number must not reach a result that a guard keeps it from. `rounds_once` are the functions, and
-    perhaps `contract`, that the library computes of 16 bits in 32, and rounds once."""
+    perhaps `contract`, that the library computes of 16 bits in 32, and rounds once. Where it `learns`, folds have a way
+    back."""
 
     kernels: frozenset[str] = frozenset()
     isolate: bool = False
     rounds_once: frozenset[str] = frozenset()
+    learns: bool = False
 
     def is_finite(self, one: Value) -> bool:
         """Whether 0 times this is 0, at points that a guard removes too. A number of the host is taken to be finite,

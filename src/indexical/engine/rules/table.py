@@ -278,4 +278,4 @@ def legalise(plan: Plan, target: Target) -> Plan:
     has words."""
     legal = rewrite(replace(plan, refused=(), applied=()), LEGAL, target)
     told = (one for one in legal.applied if one.words)
-    return by_tiles(replace(legal, refused=plan.refused, applied=(*plan.applied, *told)))
+    return by_tiles(replace(legal, refused=plan.refused, applied=(*plan.applied, *told)), target.learns)

@@ -7,14 +7,16 @@ an axis has so many points as its tile, from a start on, which are sizes of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from ...ir import build
 from ...ir import nodes as ir
 from ...ir.affine import Polynomial, expression, number, of_atom
-from ...ir.types import Coordinate
+from ...ir.types import SHORT, Coordinate, Dtype, widest
 from ...ir.walk import walk
-from ...records import dataclass, field
+from ...records import dataclass, field, replace
 from ..ops import (
     Axis,
     Contract,
@@ -24,22 +26,24 @@ from ..ops import (
     Map,
     Normalize,
     Number,
+    Op,
     Plan,
     Read,
     Reduce,
     Tiles,
     Value,
+    apply,
     axes_of,
     host,
     value,
     with_operands,
 )
 from ..order import mapped, reachable
-from ..products import is_pair
 from .folds import GATHERED, NORMALISERS, exp_less
-from .terms import NOWHERE, applied, cast, infinity, kept, promoted, real, where
+from .slopes import Undifferentiable, flows, product_sum
+from .terms import NOWHERE, applied, cast, factors_of, infinity, kept, length, product, promoted, real, where
 
-PEAK = "peak"
+PEAK, LOGARITHM, DIVISOR, RESULT = "peak", "logarithm", "divisor", "result"
 
 NAME, LAW = "tile by tile", "a sum over all keys is one over tiles of sums over their keys"
 
@@ -47,57 +51,82 @@ NAME, LAW = "tile by tile", "a sum over all keys is one over tiles of sums over 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What loops over tiles of a fold compute. The values `given` stand for parts of its leaves, `carried` are inputs
-    for what goes from one tile of keys to the next: each turn makes `new` ones, and after the last they make `result`.
-    The keys of the tile are those from `first` on and before `end`, where they are not all. `names` are what values of
-    a turn are called."""
+    for what goes from one tile of keys to the next, of which some `begin` with a value: each turn makes `new` ones, and
+    after the last they make `results`, each with the axes of its home. What each turn `adds` goes to the array of the
+    same place in `given`.
+
+    The keys of the tile are those from `first` on and before `end`, where they are not all. Those from `full_first` on
+    and before `full_end` are `allowed` for all of its queries, where both are known. `names` are what values of a turn
+    are called."""
 
     row: Axis | None
     key: Axis
     given: tuple[Value, ...]
     carried: tuple[Value, ...]
+    begin: tuple[Value | None, ...]
     new: tuple[Value, ...]
-    result: Value
+    results: tuple[Value, ...]
+    adds: tuple[tuple[int, Value], ...]
     first: Value | None
     end: Value | None
+    full: tuple[Value | None, Value | None] | None
+    allowed: Value | None
     texts: tuple[str, ...]
     names: tuple[tuple[str, Value], ...]
 
     def changed(self, axis: Callable[[Axis], Axis], change: Callable[[Value], Value]) -> Turn:
         """The same, with other axes, and with other values in the place of its own."""
 
+        def some(one: Value | None) -> Value | None:
+            return None if one is None else change(one)
+
         def each(values: Iterable[Value]) -> tuple[Value, ...]:
             return tuple(map(change, values))
 
-        first, end = (None if one is None else change(one) for one in (self.first, self.end))
-        row = None if self.row is None else axis(self.row)
-        parts = each(self.given), each(self.carried), each(self.new), change(self.result)
-        names = tuple((name, change(one)) for name, one in self.names)
-        return Turn(row, axis(self.key), *parts, first, end, self.texts, names)
+        return replace(
+            self,
+            row=None if self.row is None else axis(self.row),
+            key=axis(self.key),
+            given=each(self.given),
+            carried=each(self.carried),
+            begin=tuple(map(some, self.begin)),
+            new=each(self.new),
+            results=each(self.results),
+            adds=tuple((n, change(one)) for n, one in self.adds),
+            first=some(self.first),
+            end=some(self.end),
+            full=None if self.full is None else (some(self.full[0]), some(self.full[1])),
+            allowed=some(self.allowed),
+            names=tuple((name, change(one)) for name, one in self.names),
+        )
+
+    @property
+    def turned(self) -> tuple[Value, ...]:
+        """All that a turn computes."""
+        return (*self.new, *(one for _, one in self.adds))
 
     def of_rows(self) -> list[Value]:
         """What is computed of the queries of a tile alone, and is the same for all tiles of keys."""
-        mine = {start_of(self.key.name), count_of(self.key.name)}
-        memo: dict[Value, bool] = {}
-        for one in reachable(self.new):
-            numbers = walk(one.op.expr) if isinstance(one.op, Number) else ()
-            moves = any(isinstance(part, ir.Size) and part.coordinate in mine for part in numbers)
-            changes = one in self.carried or self.key.name in one.names or moves
-            memo[one] = not changes and all(memo[part] for part in one.parts)
-        read = dict.fromkeys(part for one in memo if not memo[one] for part in one.parts)
-        return [one for one in read if memo[one] and one.axes and not isinstance(one.op, Input)]
+        moves = moving(self.turned, self.key.name, self.carried)
+        read = dict.fromkeys(part for one in moves for part in one.parts)
+        read |= dict.fromkeys(one for _, one in self.adds)
+        return [one for one in read if one not in moves and one.axes and not isinstance(one.op, Input)]
 
     def with_parts(self, others: Mapping[Value, Value]) -> Turn:
         """The same, with other inputs that stand for parts of arrays."""
-        memo = dict(others)
+        return self.changed(lambda axis: axis, lambda one: _replaced(one, others))
 
-        def changed(one: Value) -> Value:
-            for part in reachable([one]):
-                if part not in memo:
-                    new = with_operands(part, memo.__getitem__)
-                    memo[part] = part if new is part.op else value(new)
-            return memo[one]
 
-        return self.changed(lambda axis: axis, changed)
+def moving(roots: Iterable[Value], key: Coordinate, carried: Collection[Value]) -> dict[Value, None]:
+    """Of all that some values are made of, what is another value for each tile of keys."""
+    mine = {start_of(key), count_of(key)}
+    found: dict[Value, None] = {}
+    for one in reachable(roots):
+        numbers = walk(one.op.expr) if isinstance(one.op, Number) else ()
+        moves = any(isinstance(part, ir.Size) and part.coordinate in mine for part in numbers)
+        if moves or one in carried or key in one.names or any(part in found for part in one.parts):
+            found[one] = None
+    return found
 
 
 def start_of(name: Coordinate) -> Coordinate:
@@ -114,19 +143,101 @@ def _size(name: Coordinate) -> ir.Expr:
     return build.size(name, NOWHERE)
 
 
-def by_tiles(plan: Plan) -> Plan:
-    """The plan with loops over tiles in the place of folds."""
+@dataclass(frozen=True, slots=True)
+class Few:
+    """The way of calls with at `least` so many `pairs`, and at `most`, or `learned` where an array learns, in which two
+    extents are the `same`, or each query and key of a `mask` takes part, where these are given: a `result` of all pairs
+    at once. It is made of what is `given` for leaves, as the mask is."""
+
+    pairs: ir.Expr
+    least: int
+    most: int
+    learned: int
+    same: tuple[ir.Expr, ir.Expr] | None
+    mask: Value | None
+    given: tuple[Value, ...]
+    result: Value
+
+    def of(self, leaves: Iterable[Value]) -> tuple[Value, Value | None]:
+        """The result and the mask, made of leaves."""
+        others = dict(zip(self.given, leaves, strict=True))
+        return _replaced(self.result, others), None if self.mask is None else _replaced(self.mask, others)
+
+    def changed(self, number: Callable[[ir.Expr], ir.Expr], change: Callable[[Value], Value]) -> Few:
+        same = None if self.same is None else (number(self.same[0]), number(self.same[1]))
+        mask = None if self.mask is None else change(self.mask)
+        given, result = tuple(map(change, self.given)), change(self.result)
+        return replace(self, pairs=number(self.pairs), same=same, mask=mask, given=given, result=result)
+
+
+def _replaced(one: Value, others: Mapping[Value, Value]) -> Value:
+    """A value with others in the place of some that it is made of; places that are numbers may be read before."""
+    memo = dict(others)
+    waiting = [one]
+    while waiting:
+        top = waiting[-1]
+        made = top
+        if isinstance(top.op, Read) and (parted := _parted(top.op)) is not None and parted[0] in others:
+            made = value(Read(*parted, top.op.outside))
+        before = [part for part in made.parts if part not in memo] if top not in memo else []
+        if before:
+            waiting += before
+            continue
+        waiting.pop()
+        if top not in memo:
+            memo[top] = _with(made, with_operands(made, memo.__getitem__))
+    return memo[one]
+
+
+def _parted(op: Read) -> tuple[Value, tuple[tuple[Coordinate, Value], ...]] | None:
+    """What a read gives of its places that are numbers, and its other places; None where it has but one kind."""
+    fixed = tuple(each for each in op.index if each[1].is_host)
+    if not fixed or len(fixed) == len(op.index) or op.under is not None:
+        return None
+    return value(Read(op.source, fixed, op.outside)), tuple(each for each in op.index if each not in fixed)
+
+
+def _with(one: Value, new: Op) -> Value:
+    """A value with another operation, which leaves out a cast to the dtype that is there; a choice of two numbers is
+    made in the dtype that is asked for."""
+    match new:
+        case Map("as wide", (wide,)) if wide.dtype not in SHORT:
+            return wide
+        case Map("as f32", (Value(op=Map("where", (test, then, otherwise))),)) if then.is_host and otherwise.is_host:
+            return where(test, apply("as f32", then), otherwise)
+    return one if new is one.op else value(new)
+
+
+def _widened(one: Value) -> Value:
+    """An array of 16 bits in 32, in which tiles compute."""
+    return cast(one, "f32") if one.dtype in SHORT else one
+
+
+def by_tiles(plan: Plan, learns: bool = False) -> Plan:
+    """The plan with loops over tiles in the place of folds, and where it `learns` with the loops of their way back."""
     values = reachable([each.value for each in plan.definitions.values()])
-    return mapped(plan, _by_tiles) if any(isinstance(one.op, Fold) for one in values) else plan
+    if not any(isinstance(one.op, Fold) for one in values):
+        return plan
+    return mapped(plan, partial(_by_tiles, learns=learns))
 
 
-def _by_tiles(one: Value) -> Value:
+def _by_tiles(one: Value, learns: bool) -> Value:
     op = one.op
     if not isinstance(op, Fold):
         return one
-    parts = _Parts(op)
-    turn, home = _turn(one, op, parts)
-    return value(Tiles(turn, tuple(leaf for leaf, _ in parts.leaves), home, one.dtype))
+    nest = _Nest(op, learns)
+    forward = nest.forward()
+    back: Turn | str | None = None
+    if learns:
+        try:
+            back = nest.back()
+        except Undifferentiable as problem:
+            back = str(problem)
+    outputs = nest.outputs()
+    homes = tuple((home, dtype) for _, home, dtype in outputs)
+    part = [name for name, _, _ in outputs].index(op.part)
+    few = nest.few() if op.few is not None and op.part == RESULT else None
+    return value(Tiles(forward, back, tuple(leaf for leaf, _ in nest.parts.leaves), homes, part, few))
 
 
 @dataclass
@@ -156,12 +267,12 @@ class _Parts:
             return applied("+", value(Iota(self.axis(op.axis))), host(_size(start_of(op.axis.name))))
         if own and isinstance(op, Map) and one.known.whole is not None:
             return value(Map(op.fn, tuple(map(self.of, op.args)), op.checked))
-        if not own or one in self.op.given:
+        if not own or (one in self.op.given and (own != self.sides or not isinstance(op, Map | Contract))):
             return self.leaf(one)
         match op:
             case Map(fn, args, checked):
-                return value(Map(fn, tuple(map(self.of, args)), checked))
-            case Read(_, index) if own != self.sides and all(isinstance(at.op, Iota) for _, at in index):
+                return _with(one, Map(fn, tuple(map(self.of, args)), checked))
+            case Read(_, index) if own != self.sides and all(isinstance(at.op, Iota | Number) for _, at in index):
                 return self.leaf(one)  # The same array, its axes by other names.
             case Read(source, index) if source.names & self.sides <= dict(index).keys():
                 return self._read(op)
@@ -177,10 +288,11 @@ class _Parts:
 
     def _read(self, op: Read) -> Value:
         """A read of an array at places that vary with the tile."""
-        index = tuple((name, self.of(at)) for name, at in op.index)
+        source, places = _parted(op) or (op.source, op.index)
+        index = tuple((name, self.of(at)) for name, at in places)
         under = None if op.under is None else self.of(op.under)
-        source = op.source if op.source.is_host else self.leaf(op.source, whole=True)
-        return value(Read(source, index, op.outside, under))
+        source = source if source.is_host else self.leaf(source, whole=True)
+        return _widened(value(Read(source, index, op.outside, under)))
 
     def _binds(self, over: Iterable[Axis]) -> bool:
         return any(axis.name in self.sides for axis in over)
@@ -193,7 +305,7 @@ class _Parts:
             name = f"leaf {len(self.leaves)}"
             is_itself = whole and isinstance(one.op, Input)
             self.leaves[one, whole] = one if is_itself else value(Input(name, axes, one.kind, one.dtype))
-        return self.leaves[one, whole]
+        return self.leaves[one, whole] if whole else _widened(self.leaves[one, whole])
 
     def ordered(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """Queries and keys behind all axes of a batch, before those that are carried along."""
@@ -205,76 +317,309 @@ class _Parts:
         return Axis(axis.name, _size(count_of(axis.name))) if axis.name in self.sides else axis
 
 
-def _turn(one: Value, op: Fold, parts: _Parts) -> tuple[Turn, tuple[Axis, ...]]:
-    rule = NORMALISERS[op.normaliser]
-    key = parts.axis(op.key)
-    score, values = parts.of(op.score), parts.of(op.value)
-    allowed = None if op.where is None else parts.of(op.where)
-    more = tuple(parts.of(other) for other in op.more)
-    dtype = "f64" if score.dtype in (None, "f64") else "f32"
-    score, values = cast(score, dtype), cast(_heard(values, allowed, op.row), dtype)
-    weighed = (score,) if allowed is None else (score, allowed)
-    axes, wide = (axes_of(*each, without=(key,)) for each in (weighed, (*weighed, values)))
-    homes = {name: wide if name == GATHERED else axes for name in rule.sums}
-    before = {name: _carried(name, parts, homes[name], dtype) for name in rule.sums}
-    carried, new, peak, level = [*before.values()], [], real(0), real(0)
-    fade: Value | None = None
-    names = [("allowed", allowed)] if allowed is not None else []
-    if rule.level is not None and rule.before is not None:
-        masked = score if allowed is None else where(allowed, score, infinity(-1))
-        score = masked if rule.masks_scores else score
-        last = _carried(PEAK, parts, axes, dtype)
-        peak = applied("max", last, value(Reduce("max", masked, (key,))))
-        level, fade = rule.level(peak), exp_less(rule.before(last), rule.level(peak))
-        carried, new = [last, *carried], [peak]
-        names += [("score", masked), ("level", level), ("fade", fade)]
-    for name, weight in rule.sums.items():
-        weights = weight(score, level)
-        weights = weights if rule.masks_scores else kept(allowed, weights)
-        names.append(("weights", weights))
-        found = _gathered(weights, values, key) if name == GATHERED else value(Reduce("sum", weights, (key,)))
-        new.append(applied("+", before[name] if fade is None else applied("*", before[name], fade), found))
-    ends = {each.op.name.rstrip("'"): each for each in carried}  # type: ignore[union-attr]
-    peak = ends.get(PEAK, real(0))
-    level = real(0) if rule.level is None else rule.level(peak)
-    result = rule.finish(ends, level, peak, more)
-    if rule.level is not None and not op.divides and "total" in ends:
-        result = where(applied("==", ends["total"], real(0)), real(0), result)
-    row = None if op.row is None else one.axis(op.row) if op.row in one.names else None
-    first, end = (_edge(bound, op, parts, least) for bound, least in ((op.low, True), (op.beyond, False)))
-    given = tuple(parts.leaves.values())
-    loops = given, tuple(carried), tuple(new), cast(result, one.dtype)
-    turn = Turn(row, op.key, *loops, first, end, op.texts, tuple(names))
-    return turn, parts.ordered(one.axes)
+class _Nest:
+    """The loops of one fold: those that compute it, and those that bring gradients back through it."""
+
+    def __init__(self, op: Fold, learns: bool) -> None:
+        self.op, self.learns = op, learns
+        self.rule, self.parts = NORMALISERS[op.normaliser], _Parts(op)
+        of = self.parts.of
+        self.key = self.parts.axis(op.key)
+        score, carried = of(op.score), of(op.value)
+        self.allowed = None if op.where is None else of(op.where)
+        self.more = tuple(map(of, op.more))
+        self.dtype: Dtype = "f64" if score.dtype in (None, "f64") else "f32"
+        self.plain = _scaled(cast(score, self.dtype), self.key)
+        self.values, self.beside = self._apart(cast(carried, self.dtype))
+        self.masked = self.plain if self.allowed is None else where(self.allowed, self.plain, infinity(-1))
+        self.score = self.masked if self.rule.masks_scores else self.plain
+        pair = tuple(one for one in (self.plain, self.allowed, self.beside) if one is not None)
+        self.axes = self.parts.ordered(axes_of(*pair, without=(self.key,)))
+        self.divided = self.parts.ordered(axes_of(*pair, *self.more, without=(self.key,)))
+        self.wide = self.parts.ordered(axes_of(*pair, self.values, without=(self.key,)))
+        outer = (op.score, op.value, *op.more, *(() if op.where is None else (op.where,)))
+        self.home = self.parts.ordered(axes_of(*outer, without=(op.key,)))
+        bounds = zip((op.low, op.beyond) * 2, _EDGES, strict=True)
+        self.edges = [_edge(bound, op, self.parts, least) for bound, least in bounds]
+
+    def _apart(self, carried: Value) -> tuple[Value, Value | None]:
+        """The values, and a factor of them that varies with queries and keys: weights are multiplied with it."""
+        inner = carried.op.args[0] if isinstance(carried.op, Map) and carried.op.fn.startswith("as f") else carried
+        factors = factors_of(inner)
+        pairs = [one for one in factors if self.op.row in one.value.names and one.value.names < inner.names]
+        rest = [one for one in factors if one not in pairs]
+        if not pairs or not rest or any(one.inverse for one in factors) or self.op.row is None:
+            return carried, None
+        beside, values = (product(one.value for one in group) for group in (pairs, rest))
+        if self.op.row in values.names or self.key.name not in values.names:
+            return carried, None
+        return cast(values, self.dtype), cast(beside, self.dtype)
+
+    @property
+    def row(self) -> Axis | None:
+        return next((axis for axis in self.home if axis.name == self.op.row), None)
+
+    def outputs(self) -> list[tuple[str, tuple[Axis, ...], Dtype | None]]:
+        """What the loops give, each with its home: the result, and what the way back needs of each row."""
+        whole = {axis.name: axis for axis in self.home}
+        rows, divided = ([whole[axis.name] for axis in group] for group in (self.axes, self.divided))
+        found = [(RESULT, self.home, widest((self.op.score.dtype, self.op.value.dtype)))]
+        if self.rule.divisor is not None and (self.learns or self.op.part == LOGARITHM):
+            found.append((DIVISOR if self.rule.level is None else LOGARITHM, tuple(divided), self.dtype))
+            if self.learns and self._counts_from_peak:
+                found.append((PEAK, tuple(rows), self.dtype))
+        return found
+
+    @property
+    def _counts_from_peak(self) -> bool:
+        """Whether rows are divided by something that varies with their largest score."""
+        peak, sums = self._row(PEAK, self.axes), self._sums()
+        assert self.rule.divisor is not None
+        return peak in reachable([self.rule.divisor(sums, self._row("level", self.axes), peak, self.more)])
+
+    def _sums(self) -> dict[str, Value]:
+        """What stands for the sums of the rows of a tile."""
+        return {name: self._row(name, self.wide if name == GATHERED else self.axes) for name in self.rule.sums}
+
+    def _row(self, name: str, axes: tuple[Axis, ...], dtype: Dtype | None = None) -> Value:
+        """What stands for a value of rows. No input of a program is called so."""
+        return value(Input(f"{name}'", axes, "real", dtype or self.dtype))
+
+    def _turn(self, **more: Any) -> Turn:
+        first, end, full_first, full_end = self.edges
+        full = (full_first, full_end) if self.op.is_interval and self.allowed is not None else None
+        plain = {"carried": (), "begin": (), "new": (), "results": (), "adds": ()}
+        turn = Turn(
+            **{**plain, **more},
+            row=self.row,
+            key=self.op.key,
+            first=first,
+            end=end,
+            full=full,
+            allowed=self.allowed,
+            texts=self.op.texts,
+        )
+        return turn.with_parts({})
+
+    # ------------------------------------------------------------------------ there
+
+    def forward(self) -> Turn:
+        rule, sums = self.rule, self._sums()
+        peak = level = fade = None
+        last = self._row(PEAK, self.axes)
+        names = [("score", self.masked if rule.level is not None else self.plain)]
+        if rule.level is not None and rule.before is not None:
+            peak = applied("max", last, value(Reduce("max", self.masked, (self.key,))))
+            level, fade = rule.level(peak), exp_less(rule.before(last), rule.level(peak))
+            names += [(PEAK, peak), ("level", level), ("fade", fade)]
+        new = []
+        for name in rule.sums:
+            weights = self._weights(name, real(0) if level is None else level)
+            names.append(("weights", weights))
+            gathers = name == GATHERED
+            found = self._gathered(weights) if gathers else value(Reduce("sum", weights, (self.key,)))
+            new.append(applied("+", sums[name] if fade is None else applied("*", sums[name], fade), found))
+        carried = [*sums.values()]
+        if peak is not None:
+            carried, new = [last, *carried], [peak, *new]
+        level = real(0) if rule.level is None else rule.level(last)
+        results = tuple(cast(self._result(name, sums, level, last), dtype) for name, _, dtype in self.outputs())
+        return self._turn(
+            given=(*self.parts.leaves.values(),),
+            carried=tuple(carried),
+            begin=(None,) * len(carried),
+            new=tuple(new),
+            results=results,
+            names=tuple(names),
+        )
+
+    def _weights(self, name: str, level: Value) -> Value:
+        weights = self.rule.sums[name](self.score, level)
+        if name == GATHERED and self.beside is not None:
+            return kept(self.allowed, applied("*", weights, self.beside))
+        return weights if self.rule.masks_scores else kept(self.allowed, weights)
+
+    def _gathered(self, weights: Value) -> Value:
+        return product_sum(weights, self._heard(self.values), [axis.name for axis in self.wide])
+
+    def _heard(self, one: Value) -> Value:
+        """A value of keys, 0 where no query of the tile hears them: there it may be anything."""
+        if self.allowed is None or self.key.name not in one.names:
+            return one
+        over = tuple(axis for axis in self.allowed.axes if axis.name not in one.names)
+        return kept(value(Reduce("any", self.allowed, over)) if over else self.allowed, one)
+
+    def _result(self, name: str, sums: Mapping[str, Value], level: Value, peak: Value) -> Value:
+        rule = self.rule
+        if name == PEAK:
+            return peak
+        if name == RESULT:
+            found = rule.result(sums, level, peak, self.more)
+            is_mean = rule.masks_scores and not self.op.divides and "total" in sums
+            return where(applied("==", sums["total"], real(0)), real(0), found) if is_mean else found
+        assert rule.divisor is not None
+        divisor = rule.divisor(sums, level, peak, self.more)
+        if name == DIVISOR:
+            return divisor
+        return applied("+", *promoted((applied("log", divisor), level)))
+
+    def few(self) -> Few:
+        """All pairs at once, for calls in which each query and each key takes part: nothing else reaches the result."""
+        op, dtype = self.op, self.dtype
+        score, test = cast(op.score, dtype), op.where
+        carried, beside = self._apart(cast(op.value, dtype))
+        weights = kept(test, score)
+        if self.rule.divisor is not None:
+            weights = value(Normalize("softmax", score if test is None else where(test, score, infinity(-1)), op.key))
+        if beside is not None:
+            weights = applied("*", weights, kept(test, beside))
+        is_same = test is not None and op.hears_itself and self.row is not None
+        same = (self.row.extent, op.key.extent) if is_same and self.row is not None else None
+        same = None if same is not None and same[0] == same[1] else same
+        home, found_dtype = self.outputs()[0][1:]
+        result = cast(product_sum(weights, carried, [axis.name for axis in home]), found_dtype)
+        pairs: ir.Expr = build.whole(1, NOWHERE)
+        for axis in (*axes_of(score, *(() if test is None else (test,)), without=(op.key,)), op.key):
+            pairs = build.apply("*", (pairs, length(axis)), "whole", NOWHERE)
+        given: dict[Value, Value] = {}
+        for n, (leaf, _) in enumerate(self.parts.leaves):
+            home = leaf.op.home if isinstance(leaf.op, Input) else self.parts.ordered(leaf.axes)
+            given.setdefault(leaf, value(Input(f"whole {n}", home, leaf.kind, leaf.dtype)))
+        assert op.few is not None
+        stands = tuple(given[leaf] for leaf, _ in self.parts.leaves)
+        wide = {one: _widened(stand_in) for one, stand_in in given.items()}
+        mask = None if test is None or is_same else _replaced(test, wide)
+        return Few(pairs, int(op.divides), *op.few, same, mask, stands, _replaced(result, wide))
+
+    # ------------------------------------------------------------------------- back
+
+    def back(self) -> Turn:
+        """The gradients of leaves, from those of the outputs: weights once more, by a level for which the divisor is 1.
+        """
+        rule, homes = self.rule, {name: (home, dtype) for name, home, dtype in self.outputs()}
+        tiled = {name: tuple(map(self.parts.axis, home)) for name, (home, _) in homes.items()}
+        found = {name: self._row(name, tiled[name], homes[name][1]) for name in homes}
+        arriving = {name: self._row(f"d_{name}", tiled[name], homes[name][1]) for name in homes if name != PEAK}
+        out, flow = (cast(one, self.dtype) for one in (found[RESULT], arriving[RESULT]))
+        # Each query of the divisor has weights of its own then.
+        sums, cotangents = {name: self._row(name, self.divided) for name in rule.sums}, {GATHERED: flow}
+        level, lost = real(0), None
+        learned = {one for one in self.parts.leaves.values() if one.kind == "real"}
+        lost_row = self._row("lost", self.axes)
+        # What is the same for all tiles of keys is added once.
+        gradients: dict[tuple[Value, bool], Value] = {}
+
+        def arrive(part: Value, more: Value) -> None:
+            at = part, more in moving((more,), self.key.name, (lost_row,))
+            gradients[at] = applied("+", gradients[at], more) if at in gradients else more
+
+        names: list[tuple[str, Value]] = []
+        if rule.divisor is not None:
+            to_divisor = applied("neg", product_sum(flow, out, [axis.name for axis in self.divided]))
+            if rule.level is None:
+                divisor = where(applied("==", found[DIVISOR], real(0)), infinity(1), found[DIVISOR])
+                cotangents[GATHERED] = applied("/", flow, divisor)
+                to_divisor = applied("/", to_divisor, divisor)
+            else:
+                total = found[LOGARITHM]
+                level = where(applied("==", total, infinity(-1)), infinity(1), total)
+                to_divisor = applied("+", to_divisor, arriving[LOGARITHM])
+            peak = found.get(PEAK, self._row(PEAK, self.axes))
+            whole = rule.divisor(sums, level, peak, self.more)
+            leaves = {*sums.values(), peak, *learned}
+            for part, more in flows(whole, to_divisor, leaves).items():
+                name = next((name for name, one in sums.items() if one is part), None)
+                if name is not None:
+                    cotangents[name] = more
+                elif part is peak:
+                    lost = more
+                else:
+                    arrive(part, more)
+        to_weights: dict[Value, Value] = {}
+        for name, arrived in cotangents.items():
+            weights = self._weights(name, level)
+            if name == GATHERED:
+                names.append(("weights", weights))
+                share = product_sum(weights, arrived, self.values.names)
+                for part, more in flows(self.values, share, learned, self._keep, self._heard).items():
+                    arrive(part, more)
+                keeps = {*weights.names, *(axis.name for axis in self.axes)}
+                arrived = product_sum(arrived, self._heard(self.values), keeps)
+            to_weights[weights] = applied("+", to_weights[weights], arrived) if weights in to_weights else arrived
+        to_score: Value | None = None
+        for weights, arrived in to_weights.items():
+            ends = {self.score, *learned} if self.beside is not None else {self.score}
+            for part, more in flows(weights, arrived, ends, self._keep, self._heard).items():
+                if part is self.score:
+                    to_score = more if to_score is None else applied("+", to_score, more)
+                else:
+                    arrive(part, more)
+        begin: list[Value | None] = []
+        carried, new = [], []
+        if lost is not None:
+            to_score, left = self._to_peak(to_score, found[PEAK])
+            carried, begin, new = [lost_row], [lost], [left]
+        assert to_score is not None
+        # What has not all axes of the mask was masked before it was summed.
+        is_masked = self.allowed is None or not self.allowed.names <= to_score.names
+        names += [("score", self.score), ("d_score", to_score if is_masked else kept(self.allowed, to_score))]
+        for part, more in flows(self.plain, names[-1][1], learned, self._keep, self._heard).items():
+            arrive(part, more)
+        rows = [found[name] for name in homes] + [arriving[name] for name in arriving]
+        given = (*self.parts.leaves.values(), *rows)
+        every = ((n, gradients.get((one, moves))) for n, one in enumerate(given) for moves in (False, True))
+        adds = tuple((n, one) for n, one in every if one is not None)
+        return self._turn(
+            given=given, carried=tuple(carried), begin=tuple(begin), new=tuple(new), adds=adds, names=tuple(names)
+        )
+
+    def _keep(self, slope: Value, product: Value) -> Value:
+        """0 where a pair does not count, and a slope may be anything."""
+        if self.allowed is None or not slope.names & self.allowed.names or not self.allowed.names <= product.names:
+            return product
+        reads = any(isinstance(part.op, Input) for part in reachable([slope]))
+        return kept(self.allowed, product) if reads else product
+
+    def _to_peak(self, to_score: Value | None, peak: Value) -> tuple[Value, Value]:
+        """What flows to the scores, and of it to the first of those that are the largest of their row; and what has
+        not met that score yet."""
+        lost = self._row("lost", self.axes)
+        hit = applied("==", self.masked, peak)
+        first = value(Reduce("argmax", where(hit, real(1), real(0)), (self.key,)))
+        here = applied("&&", hit, applied("==", value(Iota(self.key)), first))
+        more = where(here, lost, real(0))
+        left = where(value(Reduce("any", hit, (self.key,))), real(0), lost)
+        return (more if to_score is None else applied("+", to_score, more)), left
 
 
-def _gathered(weights: Value, values: Value, key: Axis) -> Value:
-    """The sum over keys of weights times values: a product of matrices where it is one."""
-    pair = tuple(promoted((weights, values)))
-    product = Contract(pair, (key,))
-    return value(product) if is_pair(product) else value(Reduce("sum", applied("*", *pair), (key,)))
+# Of the first key that queries hear, and of the one beyond the last, whether the least counts: for those that some
+# query of a tile hears, and for those that all hear.
+_EDGES = (True, False, False, True)
 
 
-def _carried(name: str, parts: _Parts, axes: tuple[Axis, ...], dtype: str) -> Value:
-    """What a sum is before a turn. No input of a program is called so."""
-    return value(Input(f"{name}'", parts.ordered(axes), "real", dtype))  # type: ignore[arg-type]
-
-
-def _heard(values: Value, allowed: Value | None, row: Coordinate | None) -> Value:
-    """Values, 0 where no query of the tile hears them: NaN and infinity stay where they are."""
-    if allowed is None:
-        return values
-    over = tuple(axis for axis in allowed.axes if axis.name == row)
-    return kept(value(Reduce("any", allowed, over)) if over else allowed, values)
+def _scaled(score: Value, key: Axis) -> Value:
+    """A score with the number that a product of queries and keys is multiplied with at the side of the queries."""
+    memo: dict[Value, Value] = {}
+    for one in reachable([score]):
+        new = with_operands(one, memo.__getitem__)
+        made = one if new is one.op else value(new)
+        match made.op:
+            case Map("*" | "/" as fn, (Value(op=Contract((a, b), over)), factor)) if factor.is_host:
+                side = a if key.name not in a.names else b
+                if key.name not in side.names:
+                    scaled = applied(fn, side, factor)
+                    made = value(Contract((scaled, b) if side is a else (a, scaled), over))
+        memo[one] = made
+    return memo[score]
 
 
 def _edge(bound: Value | None, op: Fold, parts: _Parts, least: bool) -> Value | None:
     """The first key that a query of the tile hears, or the one beyond the last: a number of the host where it rises
     with the query."""
-    if bound is None or bound.is_host or op.row is None:
+    if bound is None or bound.is_host:
         return bound
     known = bound.known.whole
-    if known is not None and bound.names == {op.row}:
+    if known is not None and op.row is not None and bound.names == {op.row}:
         slope = _slope(known, op.row)
         if slope is not None and slope >= 0:
             start = of_atom(_size(start_of(op.row)))

@@ -36,24 +36,33 @@ class Turns:
     room: int = 0
 
 
-def inside(p: Printer, plan: Plan, given: Mapping[str, str], deeper: int) -> tuple[list[str], list[Code], list[str]]:
-    """The lines of a plan inside of another, so much further in, the code of what is wanted of it, and the arrays that
-    it reads."""
+def inside(
+    p: Printer, plan: Plan, given: Mapping[str, str], deeper: int, bare: bool = False
+) -> tuple[list[str], list[Code], list[str]]:
+    """The lines of a plan inside of another, so much further in, the code of what is wanted of it, `bare` where that
+    has just the axes with which it varies, and the arrays that it reads."""
     from .module import define
     from .outputs import output
     from .printer import Printer
 
     q = Printer(plan, p.d, outer=p, given=given)
     q.depth = p.depth + deeper
-    q.told = set(plan.definitions)
+    q.told, q.overwrites = set(plan.definitions), p.overwrites
     for check in plan.checks:
         if check.condition.is_host:
             q.refuse(negated(q, check.condition), check.code, check.message)
     define(q)
-    found = [output(q, plan.definitions[name]) for name in plan.wanted]
+    wanted = [plan.definitions[name] for name in plan.wanted]
+    found = [_bare(q, one) if bare else output(q, one) for one in wanted]
     p.uses_device |= q.uses_device
+    p.nested += [plan, *q.nested]
     read = [one.op.name for one in reachable(roots_of(plan)) if isinstance(one.op, Input)]
-    return q.lines, found, [q.variables[name] for name in read]
+    return q.lines, found, list(dict.fromkeys(q.variables[name] for name in read))
+
+
+def _bare(p: Printer, one: Definition) -> Code:
+    """A value that meets an array with all axes of its home."""
+    return p.aligned(one.value, tuple(axis.name for axis in one.home))
 
 
 def in_blocks(p: Printer, turns: Turns, given: Mapping[str, str], definitions: list[Definition]) -> dict[str, str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...ir.functions import FUNCTIONS
 from ...ir.types import Dtype
-from ..ops import Map, Value
+from ..ops import Contract, Map, Reduce, Value
+from ..order import roots_of
 from .code import LEVELS, Code, call, infix, prefix
 from .contract import added
 from .numbers import is_never_negative, is_positive, negated
 from .rounding import SIGNS, mixed, rounded, stands_here
+from .words import word_for
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -33,6 +36,8 @@ def mapped(p: Printer, one: Value) -> Code:
     if fn == "where" and p.is_number(args[0]):
         return _chosen(p, one)
     own = p.order_of(one)
+    if fn == "where" and (test := _test_of(p, args[0])):
+        return _where_some_fail(p, one, test)
     if fn in _NONE:
         _check_some(p, fn, args[1])
         return p.aligned(args[0], own)
@@ -42,6 +47,8 @@ def mapped(p: Printer, one: Value) -> Code:
         return sum_
     if fn == "+" and (scaled := _scaled(p, one)) is not None:
         return scaled
+    if p.overwrites and (over := _overwritten(p, one, args)) is not None:
+        return over
     codes = [p.aligned(arg, own) for arg in (mixed(p, args) if fn in SIGNS else args)]
     if fn == "where":
         return p.d.where(p, codes, one)
@@ -60,6 +67,75 @@ def mapped(p: Printer, one: Value) -> Code:
     if fn in LEVELS:
         return infix(fn, *codes)
     return p.d.function(p, fn, codes, args)
+
+
+def _test_of(p: Printer, condition: Value) -> str:
+    """The test that tells the tiles of which not all pairs are allowed, of their mask, or of who is heard by some."""
+    match condition.op:
+        case Reduce("any", mask):
+            return p.masks.get(mask, "")
+    return p.masks.get(condition, "")
+
+
+def _where_some_fail(p: Printer, one: Value, test: str) -> Code:
+    """A choice by a mask that is made for some tiles alone: in others it is what is chosen where the mask holds."""
+    assert isinstance(one.op, Map)
+    condition, then, otherwise = one.op.args
+    own = p.order_of(one)
+    definition = p.definition_of.get(one)
+    name = p.fresh(word_for(then)) if definition is None else p.own_names[definition.name]
+    is_whole = then.names == one.names
+    code = p.aligned(then, own) if is_whole else p.whole(then, tuple(map(one.axis, own)), one.dtype)
+    p.add(f"{name} = {code}")
+    p.add(f"if {test}:")
+    p.depth += 1
+    mask = p.aligned(condition, own)
+    p.add(f"{name} = {p.d.where(p, [mask, Code(name), p.aligned(otherwise, own)], one)}")
+    p.depth -= 1
+    p.names[one] = name
+    return Code(name)
+
+
+def _overwritten(p: Printer, one: Value, args: tuple[Value, ...]) -> Code | None:
+    """A function computed in the array of an operand that nobody else needs; None where there is none."""
+    assert isinstance(one.op, Map)
+    fn, own = one.op.fn, p.order_of(one)
+    template = p.d.overwriting.get(fn)
+    if template is None and fn in FUNCTIONS and p.d.spelling(FUNCTIONS[fn]).in_place:
+        template = f"{{0}}.{p.d.spelling(FUNCTIONS[fn]).call.rpartition('.')[2]}_()"
+    if template is None or one.kind != "real":
+        return None
+    for n, arg in enumerate(args):
+        others = [other for m, other in enumerate(args) if m != n]
+        if n and fn not in ("+", "*"):
+            break
+        if arg.dtype == one.dtype and arg.axes == one.axes and p.order_of(arg) == own and is_free(p, arg):
+            codes = [p.code(arg, 10**6), *(p.aligned(other, own) for other in others)]
+            return p.template(template, codes)
+    return None
+
+
+def is_free(p: Printer, one: Value) -> bool:
+    """Whether an array is one of its own, which nothing reads later."""
+    if one in p.names:
+        return one in p.dying
+    return p.uses[one] <= 1 and one not in p.definition_of and is_made(p, one)
+
+
+def is_made(p: Printer, one: Value) -> bool:
+    """Whether a value is a new array, and no view of another one."""
+    match one.op:
+        case Contract() | Reduce():
+            return True
+        case Map("where", (test, then, _)) if _test_of(p, test):
+            # In some tiles it is what is chosen, which nothing else may read.
+            alone = p.uses[then] <= 1 and then not in roots_of(p.plan)
+            return then.axes == one.axes and alone and is_made(p, then)
+        case Map("where", (test, *_)) if p.is_number(test):
+            return False  # One of two arrays.
+        case Map(fn) if not fn.startswith(("as ", "some ")):
+            return bool(one.axes) and one.kind == "real"
+    return False
 
 
 def _scaled(p: Printer, one: Value) -> Code | None:

@@ -15,6 +15,7 @@ from ..kernel_texts import KERNELS
 from ..ops import Input, Map, Number, Opaque, Plan, Result, Tiles, Value
 from ..order import reachable, roots_of, stored
 from .again import Part
+from .elementwise import is_made
 from .imports import STANDARD, Import, imported, names_in, with_needed
 from .inputs import input_of, take
 from .lifetimes import free
@@ -181,10 +182,11 @@ def _module(p: Printer, function: str, first: Iterable[str] = (), above: str = "
     helpers = {name: text for name, text in helpers.items() if _apart([text.strip("\n")]) not in above}
     needed |= dict.fromkeys(name for text in helpers.values() for name in names_in(text))
     refused = [helpers.pop(REFUSED)] if REFUSED in helpers else []
+    functions += p.functions
     texts = [text.strip("\n") for text in (*refused, *helpers.values(), *functions, *first)]
     imports = tuple(one for name, one in {**STANDARD, **p.d.imports}.items() if name in needed)
     whole = _apart([*texts, function])
-    files = (p.d.again,) if p.parts else ()
+    files = (*((p.d.again,) if p.parts else ()), *((file, tuple(sorted(names))) for file, names in p.files.items()))
     if p.kernels is None:
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
@@ -271,10 +273,31 @@ def _compute(p: Printer, one: Value, lines: Iterable[str]) -> None:
     p.add("")
     p.tell(() if isinstance(one.op, Opaque | Tiles) else lines)  # Those of a kernel are told by what writes it.
     p.needed_by = p.own_names[p.definition_of[one].name] if isinstance(one.op, Number) else ""
+    p.dying = _dying(p, one) if p.overwrites else frozenset()
     code = p.code(one)
     if one not in p.names:
         p.assign(one, code)
     p.needed_by = ""
+
+
+def _dying(p: Printer, one: Value) -> frozenset[Value]:
+    """The arrays that have a name, and that this definition alone still needs, in one place."""
+    inner: set[Value] = set()
+    waiting = [one]
+    while waiting:
+        part = waiting.pop()
+        if part not in inner and (part not in p.names or part is one):
+            inner.add(part)
+            waiting += part.parts
+    wanted = set(roots_of(p.plan))
+    named = {part for each in inner for part in each.parts if part in p.names and part not in wanted}
+    found = set()
+    for part in named:
+        readers = p.readers(part)
+        here = readers & inner
+        if len(here) == 1 and readers - here <= p.emitted and is_made(p, part):
+            found.add(part)
+    return frozenset(found)
 
 
 def _assert(p: Printer) -> None:

@@ -112,7 +112,9 @@ def extent(p: Printer, axis: Axis) -> Code:
 
 
 def is_filled(axis: Axis) -> bool:
-    """Whether an axis surely has a point."""
+    """Whether an axis surely has a point, as every tile has one."""
+    if isinstance(axis.extent, ir.Size) and axis.extent.coordinate.name.endswith("'n"):
+        return True
     return is_counted(polynomial(axis.extent) - 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,17 +10,23 @@ from ...ir.types import Coordinate, Dtype
 from ...records import replace
 from ..ops import Opaque, Plan, Value
 from ..order import stepped_along
-from .blocks import Turns, either, in_blocks
+from .blocks import Turns, either, in_blocks, inside
 from .code import Code
+from .tiles import joined
 
 if TYPE_CHECKING:
     from .printer import Printer
 
 
+# How a function is called whose call is replaced by operations, before the name of a definition.
+FOLDED = "tiles_of_"
+_CALL = re.compile(rf"( *)(.+) = {FOLDED}\w+\(")
+
+
 class Kernels(Protocol):
     """What prints kernels: it is told the variables of sizes and of the tensors that a kernel reads, and writes the
     lines that compute its definitions, below what is told of them. A kernel may be operations for some rows after the
-    other, or operations where some of its arrays learn."""
+    other, operations where some of its arrays learn, or for calls that it leaves to these."""
 
     def begin(self, taken: set[str]) -> None: ...
     def helpers(self) -> dict[str, str]: ...
@@ -36,6 +43,7 @@ class Kernels(Protocol):
     def write(self, kernel: Any) -> tuple[list[str], list[str], dict[str, str]]: ...
     def kept(self) -> tuple[list[str], tuple[str, ...]]: ...
     def turns(self, kernel: Any, wanted: Collection[str]) -> Turns | None: ...
+    def folds(self, kernel: Any) -> Plan: ...
     def as_written(self, kernel: Any) -> tuple[Plan, list[str]] | None: ...
 
 
@@ -83,6 +91,9 @@ class Unwritten:
     def turns(self, kernel: Any, wanted: Collection[str]) -> None:
         return None
 
+    def folds(self, kernel: Any) -> Plan:
+        raise AssertionError("there are no lines in which anything could be folded")
+
     def as_written(self, kernel: Any) -> None:
         return None
 
@@ -100,7 +111,10 @@ def opaque(p: Printer, one: Value) -> Code:
         variables = in_blocks(p, turns, given, [p.plan.definitions[name] for name in turns.plan.wanted])
     else:
         last = one in p.by_rows
+        p.nested = []
         variables = _written(p, replace(op.step, last=last), given)
+        if p.nested:
+            p.inside[one] = joined(p.nested)
         if last:
             p.apart[one, stepped_along(op)[0]] = variables[op.name]
     p.told |= variables.keys()
@@ -119,7 +133,7 @@ def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str
     """The lines of a kernel; where it has no second derivative, beside those that are to be differentiated again."""
     assert p.kernels is not None
     comments, lines, variables = p.kernels.write(kernel)
-    lines = _deeper(p, lines)
+    lines = list(_folded(p, kernel, iter(_deeper(p, lines)), given))
     again = p.kernels.as_written(kernel)
     if again is not None:
         plan, learned = again
@@ -127,6 +141,22 @@ def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str
     lines = [*_deeper(p, comments), *lines]
     p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
     return variables
+
+
+def _folded(p: Printer, kernel: Any, lines: Iterator[str], given: Mapping[str, str]) -> Iterator[str]:
+    """The lines of a kernel, with operations in the place of calls that stand for them."""
+    assert p.kernels is not None
+    for line in lines:
+        found = _CALL.match(line)
+        if found is None:
+            yield line
+            continue
+        while not line.endswith(")"):  # A call may be broken over several lines.
+            line = next(lines)
+        plan = p.kernels.folds(kernel)
+        own, codes, _ = inside(p, plan, given, len(found[1]) // 4 - p.depth)
+        yield from (one for one in own if one)
+        yield f"{found[1]}{found[2]} = {', '.join(codes)}"
 
 
 def _deeper(p: Printer, lines: list[str]) -> list[str]:

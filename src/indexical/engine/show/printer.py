@@ -118,7 +118,9 @@ class Printer:
         self.unread: dict[str, int] = {}
         self.told: set[str] = set()  # The definitions whose lines stand where they are computed.
         self.notes: dict[str, list[str]] = {}
-        self.inside: dict[Value, Plan] = {}  # What is computed for some rows after the other, by what it is a part of.
+        # What is computed for some rows after the other, by what it is a part of; all plans that are printed inside.
+        self.inside: dict[Value, Plan] = {}
+        self.nested: list[Plan] = []
         self.steps, self.turns, self.ahead = dict[Coordinate, str](), dict[Coordinate, Polynomial](), False
         self.before: Before | None = None
         self.rows, self.apart = dict[str, Rows](), dict[tuple[Value, Coordinate], str]()
@@ -129,6 +131,14 @@ class Printer:
         self.read: set[Value] = set()
         self.held: frozenset[Value] = frozenset()
         self.parts: list[str] = []
+        # The functions that stand above, and what they call of kernel files; the masks of tiles of which not all pairs
+        # are allowed, each with the test that tells them. One that `overwrites` computes in arrays that nobody needs
+        # any more, of which some are `dying`.
+        self.functions: list[str] = [] if outer is None else outer.functions
+        self.files: dict[str, set[str]] = {} if outer is None else outer.files
+        self.masks: dict[Value, str] = {} if outer is None else outer.masks
+        self.overwrites, self.dying = False, frozenset[Value]()
+        self.reserved = frozenset(self.taken)
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
         own, given = (_input(one).name for one in plan.inputs), given or {}
@@ -297,7 +307,7 @@ class Printer:
 
     def permuted(self, code: Code, now: tuple[Coordinate, ...], want: tuple[Coordinate, ...]) -> Code:
         """The code with its axes in another order. One that has been put in order before is not turned twice."""
-        if code in self.turned:
+        if code in self.turned and set(self.turned[code][1]) == set(now):  # Axes may have other names since.
             code, now = self.turned[code]
         if now == want:
             return code

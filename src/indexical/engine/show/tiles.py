@@ -9,64 +9,246 @@ from typing import TYPE_CHECKING
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.types import Coordinate
-from ...records import dataclass, field
-from ..ops import Axis, Definition, Input, Plan, Tiles, Value, value
+from ...ir.types import Coordinate, Dtype
+from ...ir.walk import walk
+from ...records import dataclass, field, replace
+from ..ops import Axis, Definition, Input, Map, Number, Plan, Reduce, Tiles, Value, host, value
 from ..order import reachable
 from ..rules.terms import NOWHERE
-from ..rules.tiles import PEAK, Turn, count_of, start_of
+from ..rules.tiles import PEAK, Turn, count_of, moving, start_of
 from .blocks import inside
-from .code import Code, closed, indexed
-from .numbers import extent
+from .code import Code, call, closed, indexed, quoted, tupled
+from .lines import wrapped
+from .numbers import extent, number
 from .words import word_for
 
 if TYPE_CHECKING:
     from .printer import Printer
 
-KEYS = 512  # The keys of a tile.
-PAIRS = 1 << 19  # The pairs of a tile over all batches, about.
+# What functions of tiles take, unpack and make, by what that is called where nothing else is.
+_WORDS = ("tensors", "sizes", "scalars", "arriving", "found", "sums", "pairs", "keys", "totals", "peaks")
 
 
 @dataclass
 class _Tiles:
-    """The printing of one fold: the code of what stands for arrays and sums, by name, the slices of tiles, by axis, and
-    the plans of what is printed."""
+    """The printing of the loops of one fold: the code of what stands for arrays and sums, by name, the slices of tiles,
+    by axis, and their ends, from which key on all are allowed and up to which, and the
+    names of the arrays that gradients are added up in."""
 
     p: Printer
-    op: Tiles
     turn: Turn
+    leaves: tuple[Value, ...]
+    batch: tuple[Axis, ...]
+    tile: tuple[str, str]
     given: dict[str, str] = field(default_factory=dict)
     slices: dict[Coordinate, str] = field(default_factory=dict)
-    plans: list[Plan] = field(default_factory=list)
+    ends: dict[Coordinate, tuple[str, str]] = field(default_factory=dict)
+    full: tuple[str, ...] = ()
+    sums: Sequence[str] = ()
+
+    @property
+    def keys(self) -> str:
+        """The keys of a tile."""
+        return self.tile[1]
 
 
 def tiles(p: Printer, one: Value) -> Code:
-    """The array of a fold."""
-    from .printer import dtype_of
-
+    """The array of a fold. Where others are given by the same loops, all have names from then on."""
     op = one.op
     assert isinstance(op, Tiles)
-    leaves = {_name(stand_in): p.named(leaf) for leaf, stand_in in zip(op.leaves, op.turn.given, strict=True)}
+    names: dict[int, str] = {}
+    for each in p.uses:
+        if not isinstance(each.op, Tiles) or (each.op.turn, each.op.leaves) != (op.turn, op.leaves):
+            continue
+        definition = p.definition_of.get(each)
+        p.names[each] = names[each.op.part] = p.fresh("folded") if definition is None else p.own_names[definition.name]
+        p.told |= set() if definition is None else {definition.name}
     turn: Turn = op.turn.with_parts(dict(_in_order(p, *pair) for pair in zip(op.leaves, op.turn.given, strict=True)))
-    definition = p.definition_of.get(one)
-    name = p.fresh("folded") if definition is None else p.own_names[definition.name]
-    p.names[one] = name
-    taken = {*p.taken}
     p.tell(turn.texts)
-    p.add(f"{name} = {p.d.zeros(p, p.shape(op.home), dtype_of(one))}")
-    t = _Tiles(p, op, turn)
-    if turn.row is None:
-        _rows(t, leaves, name)
+    before, p.nested = p.nested, []
+    if p.d.folding:
+        if op.few is not None:
+            _few(p, op, p.names[one])
+        p.depth += op.few is not None
+        _apart(p, op, turn, names)
+        p.depth -= op.few is not None
     else:
-        step = p.fresh(f"{turn.row.name.name}_step")
-        batch = [axis for axis in _input(turn.carried[0]).home if axis.name != turn.row.name]
-        points = " * ".join([*(closed(extent(p, axis)) for axis in batch), f"min({extent(p, turn.key)}, {KEYS})"])
-        p.add(f"{step} = max(1, {PAIRS} // max(1, {points}))")
-        with _loop(t, turn.row, "0", str(extent(p, turn.row)), step):
-            _rows(t, leaves, name)
-    p.inside[one] = _joined(t.plans)
+        _in_place(p, op, turn, names)
+    p.inside[one] = joined(p.nested)
+    p.nested = before + p.nested
+    return Code(p.names[one])
+
+
+def _in_place(p: Printer, op: Tiles, turn: Turn, names: dict[int, str]) -> None:
+    """The loops of a fold where it is read."""
+    leaves = {_name(stand_in): p.named(leaf) for leaf, stand_in in zip(op.leaves, op.turn.given, strict=True)}
+    for n, (home, dtype) in enumerate(op.homes):
+        name = names.setdefault(n, p.fresh("folded"))
+        p.add(f"{name} = {p.d.zeros(p, p.shape(home), dtype or 'f64')}")
+    taken = {*p.taken}
+    t = _Tiles(p, turn, op.leaves, _batch(turn), p.d.tile)
+    _loops(t, leaves, [names[n] for n in range(len(op.homes))], [home for home, _ in op.homes])
     p.taken &= taken  # The next fold writes over the arrays of this one's tiles.
-    return Code(name)
+
+
+def _few(p: Printer, op: Tiles, name: str) -> None:
+    """The lines of a call of few pairs, up to the `else` of all others."""
+    few, plan = op.few, p.plan
+    given = dict(zip(few.given, (p.named(leaf) for leaf in op.leaves), strict=True))
+    orders = dict(_in_order(p, leaf, one) for leaf, one in zip(op.leaves, few.given, strict=True))
+    result, mask = few.of([orders[one] for one in few.given])
+    most = str(few.most)
+    if few.learned != few.most:
+        learned = dict.fromkeys(code for one, code in given.items() if one.kind == "real")
+        most = f"({few.learned} if {p.call('learns', *learned)} else {few.most})"
+    tests = [] if few.same is None else [f"{number(p, few.same[0])} == {number(p, few.same[1])}"]
+    test = " and ".join([*tests, f"{f'{few.least} <= ' if few.least else ''}{number(p, few.pairs)} <= {most}"])
+    inputs = tuple(dict.fromkeys(orders.values()))
+    numbers = tuple(one for one in plan.inputs if not one.axes and one not in inputs)
+    known = {_name(orders[one]): str(code) for one, code in given.items()}
+    known |= {_name(one): p.variables[_name(one)] for one in numbers}
+
+    def lines_of(name: str, one: Value, home: tuple[Axis, ...], dtype: Dtype) -> Code:
+        let = ir.Let("", (), one.kind, (), True, NOWHERE)
+        definition = Definition(name, home, one, one.kind, dtype, let)
+        inner = Plan(plan.program, (*inputs, *numbers), {name: definition}, (name,))
+        p.taken.discard(name)
+        lines, (code,), _ = inside(p, inner, known, 1)
+        p.lines += [line for line in lines if line]
+        return code
+
+    if mask is not None:
+        is_few, pair = p.fresh("few"), [axis for axis in (op.turn.row, op.turn.key) if axis is not None]
+        p.add(f"{is_few} = {test}")
+        p.add(f"if {is_few}:")
+        home = (*(axis for axis in mask.axes if axis not in pair), *pair)
+        code = lines_of(p.fresh("allowed"), mask, home, "bool")
+        code = code if op.turn.row is not None else Code(f"{code}[..., None, :]")
+        p.files.setdefault("torch_masked", set()).add("all_take_part")
+        p.add(f"    {is_few} = all_take_part({code})")
+        test = is_few
+    p.add(f"if {test}:")
+    code = lines_of(name, result, op.home, op.dtype or "f64")
+    if code != name:
+        p.add(f"    {name} = {code}")
+    p.add("else:")
+
+
+def _apart(p: Printer, op: Tiles, turn: Turn, names: Mapping[int, str]) -> None:
+    """A fold as a function of arrays, with one for its way back and one for the shapes of what it gives, and its call.
+    """
+    arrays = [p.named(leaf) for leaf in op.leaves]
+    given = [code if code not in arrays[:n] else Code(p.fresh(code)) for n, code in enumerate(arrays)]
+    first = names[min(names)]
+    attend, rows, returned, like = (p.fresh(f"{word}_{first}") for word in ("attend", "rows_of", "back_from", "like"))
+    back = op.back if isinstance(op.back, Turn) else None
+    if back is not None:
+        back = back.with_parts(dict(_in_order(p, *pair) for pair in zip(op.leaves, back.given, strict=False)))
+    numbers = _numbers_of(turn, *(() if back is None else (back,)))
+    sizes, scalars = ([p.code(host(each)) for each in group] for group in numbers)
+    # An input or a definition may be called as what is called so here.
+    word = {name: p.fresh(name) for name in _WORDS}
+    outputs = [first, word["totals"], word["peaks"]][: len(op.homes)]
+    parameters = f"{word['tensors']}, {word['sizes']}, {word['scalars']}"
+
+    def unpack(name: str, parts: Sequence[str]) -> None:
+        if parts:
+            targets = f"{', '.join(parts)}{',' * (len(parts) == 1)}"
+            p.add(f"{f'({targets})' if len(targets) > 72 else targets} = {word[name]}")
+
+    def opening(**more: Sequence[str]) -> None:
+        for name, parts in {**more, "tensors": given, "sizes": sizes, "scalars": scalars}.items():
+            unpack(name, parts)
+        p.files.setdefault(p.d.folding_file, set()).add("tile_of")
+        p.add(f"{', '.join(tile)} = tile_of({word['tensors']}[0])")
+
+    tile = word["pairs"], word["keys"]
+    taken = {*map(str, given), *sizes, *scalars, attend, rows, returned, like, *word.values()}
+    with _function(p, f"def {like}({parameters}):", taken, word["tensors"]):
+        unpack("sizes", sizes)
+        first_array = f"{word['tensors']}[0]"
+        p.add(f"return {tupled(p.d.like(p, first_array, p.shape(home), dtype) for home, dtype in op.homes)}")
+    with _function(p, f"def {rows}({parameters}):", {*taken, *outputs}, word["tensors"]):
+        p.tell(turn.texts)
+        opening()
+        p.add(f"{', '.join(outputs)}{',' * (len(outputs) == 1)} = {like}({parameters})")
+        t = _Tiles(p, turn, op.leaves, _batch(turn), tile)
+        _loops(t, dict(zip(map(_name, turn.given), given, strict=True)), outputs, [home for home, _ in op.homes])
+        p.add(f"return {tupled(outputs)}")
+    if back is not None:
+        arriving, sums = ([p.fresh(f"d_{code}") for code in group] for group in (outputs[:2], given))
+        own = {*taken, *outputs, *arriving, *sums}
+        head = f"def {returned}({word['arriving']}, {word['found']}, {parameters}, {word['sums']}):"
+        with _function(p, head, own, word["tensors"]):
+            opening(arriving=arriving, found=outputs, sums=sums)
+            t = _Tiles(p, back, op.leaves, _batch(turn), tile, sums=sums)
+            read = [*given, *map(Code, (*outputs, *arriving))]
+            _loops(t, dict(zip(map(_name, back.given), read, strict=True)), (), ())
+        p.taken.difference_update((*arriving, *sums))
+    elif isinstance(op.back, str):
+        learned = dict.fromkeys(code for code, leaf in zip(arrays, op.leaves, strict=True) if leaf.kind == "real")
+        p.refuse(str(p.call("learns", *learned)), "IX218", op.back)
+    maker = call(p.d.folding, quoted(attend), rows, returned if back is not None else "None", like, len(op.homes))
+    p.files.setdefault(p.d.folding_file, set()).add(p.d.folding)
+    p.functions.append("\n".join(wrapped(f"{attend} = {maker}")))
+    p.taken.difference_update(word.values())
+    arguments = [f"[{', '.join(group)}]" for group in (arrays, sizes, scalars)]
+    targets = [names.get(n, "_") for n in range(len(op.homes))]
+    found_ = call(attend, *arguments)
+    p.add(f"{targets[0]} = {found_}[0]" if set(targets[1:]) <= {"_"} else f"{', '.join(targets)} = {found_}")
+
+
+@contextmanager
+def _function(p: Printer, head: str, taken: set[str], tensors: str) -> Iterator[None]:
+    """A function that stands above, whose lines are added from then on, with names of its own."""
+    outside = p.lines, p.depth, p.taken, p.refused, p.uses_device
+    p.lines, p.depth, p.taken, p.refused, p.uses_device = [], 1, {*p.reserved, *taken}, set(), False
+    p.overwrites = True
+    yield
+    p.overwrites = False
+    device = [f"    device = {tensors}[0].device"] if p.uses_device else []
+    p.functions.append("\n".join(part for line in (head, *device, *p.lines) for part in wrapped(line)))
+    p.lines, p.depth, p.taken, p.refused, p.uses_device = outside
+
+
+def _numbers_of(*turns: Turn) -> tuple[list[ir.Expr], list[ir.Expr]]:
+    """The numbers of the host that loops are made of: whole ones, and reals."""
+    found: dict[ir.Expr, None] = {}
+    for turn in turns:
+        edges = (turn.first, turn.end, *(turn.full or ()), turn.allowed, *turn.begin)
+        roots = [*turn.given, *turn.carried, *turn.turned, *turn.results, *(one for one in edges if one is not None)]
+        own = {name(axis.name) for axis in (turn.row, turn.key) if axis is not None for name in (start_of, count_of)}
+        exprs = [axis.extent for axis in (turn.row, turn.key) if axis is not None]
+        for one in reachable(roots):
+            exprs += [axis.extent for axis in one.axes]
+            exprs += [one.op.expr] if isinstance(one.op, Number) else []
+        for part in (part for expr in exprs for part in walk(expr)):
+            is_size = isinstance(part, ir.Size) and part.coordinate not in own
+            if is_size or isinstance(part, ir.Read):
+                found[part] = None
+    return [one for one in found if one.type.kind != "real"], [one for one in found if one.type.kind == "real"]
+
+
+def _batch(turn: Turn) -> tuple[Axis, ...]:
+    """The axes of scores but queries and keys."""
+    assert turn.allowed is not None or turn.names
+    score = next(one for name, one in turn.names if name == "score")
+    sides = {turn.key.name} | ({turn.row.name} if turn.row is not None else set())
+    return tuple(axis for axis in score.axes if axis.name not in sides)
+
+
+def _loops(t: _Tiles, leaves: Mapping[str, Code], names: Sequence[str], homes: Sequence[tuple[Axis, ...]]) -> None:
+    """The loop over tiles of queries, and in it the one over tiles of keys."""
+    p, turn = t.p, t.turn
+    if turn.row is None:
+        _rows(t, leaves, names, homes)
+        return
+    step = p.fresh(f"{turn.row.name.name}_step")
+    batch = [axis for axis in t.batch if axis.name != turn.row.name]
+    points = " * ".join([*(closed(extent(p, axis)) for axis in batch), f"min({extent(p, turn.key)}, {t.keys})"])
+    p.add(f"{step} = max(1, {t.tile[0]} // max(1, {points}))")
+    with _loop(t, turn.row, "0", str(extent(p, turn.row)), step):
+        _rows(t, leaves, names, homes)
 
 
 def _in_order(p: Printer, leaf: Value, stand_in: Value) -> tuple[Value, Value]:
@@ -76,22 +258,138 @@ def _in_order(p: Printer, leaf: Value, stand_in: Value) -> tuple[Value, Value]:
     return stand_in, _of_home(_name(stand_in), tuple(map(stand_in.axis, p.order_of(leaf))), stand_in)
 
 
-def _rows(t: _Tiles, leaves: Mapping[str, Code], name: str) -> None:
+def _rows(t: _Tiles, leaves: Mapping[str, Code], names: Sequence[str], homes: Sequence[tuple[Axis, ...]]) -> None:
     """The queries of one tile, against all keys that they hear."""
-    p, turn = t.p, t.turn
+    p = t.p
     _slice(t, leaves, by_key=False)
-    _carry(t)
     first, end = _begun(t)
-    with _loop(t, turn.key, first, end, str(KEYS)):
+    _carry(t)
+    still = [place for place, (_, one) in enumerate(t.turn.adds) if not _moves(t, one)]
+    _add_up(t, [t.turn.adds[place] for place in still])
+    with _loop(t, t.turn.key, first, end, t.keys):
         _slice(t, leaves, by_key=True)
-        found = _compute(t, list(zip(turn.carried, t.turn.new, strict=True)), t.turn.names)
-        p.add(f"{', '.join(t.given[_name(old)] for old in turn.carried)} = {', '.join(found)}")
-    home = tuple(axis if turn.row is None or axis.name != turn.row.name else _tiled(axis) for axis in t.op.home)
-    (result,) = _compute(t, [(_of_home("result", home, turn.result), turn.result)])
+        turn = _masked(t)
+        turn = replace(turn, adds=tuple(each for place, each in enumerate(turn.adds) if place not in still))
+        called: Iterable[tuple[str, Value]] = turn.names
+        if turn.adds:
+            turn = _in_common(t, turn)
+            called = ()
+        _add_up(t, turn.adds)
+        found = _compute(t, list(zip(turn.carried, turn.new, strict=True)), called) if turn.new else []
+        if found:
+            p.add(f"{', '.join(t.given[_name(old)] for old in turn.carried)} = {', '.join(found)}")
+    row = t.turn.row
+    for n, (name, home) in enumerate(zip(names, homes, strict=True)):
+        home = tuple(_tiled(axis) if row is not None and axis.name == row.name else axis for axis in home)
+        code = _expression(t, _of_home("result", home, t.turn.results[n]), t.turn.results[n])
+        p.add(p.d.store(name, _index(t, home) or "...", code))
+
+
+def _index(t: _Tiles, home: tuple[Axis, ...]) -> str:
+    """The part of an array that belongs to the tile."""
     index = [_part(t, axis) for axis in home]
     while index and index[-1] == ":":
         index.pop()
-    p.add(p.d.store(name, ", ".join(index) or "...", result))
+    return ", ".join(index)
+
+
+def _moves(t: _Tiles, one: Value) -> bool:
+    """Whether a value is another one for each tile of keys."""
+    return one in moving((one,), t.turn.key.name, t.turn.carried)
+
+
+def _masked(t: _Tiles) -> Turn:
+    """The turn with a mask that is made only for tiles of which not all pairs are allowed, where these are known."""
+    p, turn = t.p, t.turn
+    if not any(t.full):
+        return turn
+    assert turn.allowed is not None
+    (start, stop), (lower, upper) = t.ends[turn.key.name], t.full
+    test = " or ".join([f"{start} < {lower}"] * bool(lower) + [f"{stop} > {upper}"] * bool(upper))
+    mask = value(Input("allowed'", turn.allowed.axes, "bool", "bool"))
+    p.add(f"if {test}:")
+    p.depth += 1
+    before = len(p.lines)
+    (code,) = _compute(t, [(mask, turn.allowed)])
+    t.given[_name(mask)] = _held(t, "allowed", code)
+    p.depth -= 1
+    if len(p.lines) == before:  # It is an array that is there.
+        p.lines.pop()
+    p.masks[mask] = test
+    return turn.with_parts({turn.allowed: mask})
+
+
+def _is_apart(turn: Turn) -> bool:
+    """Whether the mask of pairs is read by choices alone, and is no part of another condition."""
+    assert turn.allowed is not None
+    for one in reachable(turn.turned):
+        is_choice = isinstance(one.op, Map) and one.op.fn == "where"
+        read = one.parts[1:] if is_choice else one.parts
+        if not _is_mask(one, turn.allowed) and any(_is_mask(part, turn.allowed) for part in read):
+            return False
+    return True
+
+
+def _is_mask(one: Value, allowed: Value) -> bool:
+    """Whether a condition is the mask of pairs, or tells who is heard by some."""
+    return one is allowed or (isinstance(one.op, Reduce) and one.op.fn == "any" and one.op.source is allowed)
+
+
+def _in_common(t: _Tiles, turn: Turn) -> Turn:
+    """The lines that compute what several gradients are made of, or has a name; the turn with what stands for that."""
+    roots = [*(one for _, one in turn.adds), *turn.new]
+    counts: Counter[Value] = Counter(part for root in dict.fromkeys(roots) for part in reachable([root]))
+    readers: dict[Value, int] = {}
+    for one in counts:
+        for part in one.parts:
+            readers[part] = min(readers.get(part, len(roots)), counts[one])
+    shared = {one: name for name, one in turn.names if counts[one] > 1 and not isinstance(one.op, Input)}
+    for one in reachable(roots):
+        is_last = readers.get(one, 0) < counts[one] or one in roots
+        if counts[one] > 1 and is_last and one.axes and one.kind == "real":
+            shared.setdefault(one, word_for(one))
+    moving = {one: name for one, name in shared.items() if _moves(t, one)}
+    pairs = [(_of_home(name, _ordered(t, one.axes), one), one) for one, name in _numbered(moving).items()]
+    called = turn.names
+    turn = turn.with_parts({one: stand_in for stand_in, one in pairs})
+    used = set(reachable((*turn.new, *(one for _, one in turn.adds))))
+    pairs = [(stand_in, one) for stand_in, one in pairs if stand_in in used]
+    codes = _compute(t, pairs, called)
+    for (stand_in, _), code in zip(pairs, codes, strict=True):
+        t.given[_name(stand_in)] = _held(t, _word(stand_in), code)
+    return turn
+
+
+def _numbered(names: Mapping[Value, str]) -> dict[Value, str]:
+    """Names of values, each of its own."""
+    words: Counter[str] = Counter()
+    found: dict[Value, str] = {}
+    for one, name in names.items():
+        words[name] += 1
+        found[one] = f"{name}_{words[name]}'" if words[name] > 1 else f"{name}'"
+    return found
+
+
+def _held(t: _Tiles, word: str, code: Code) -> str:
+    """The name of what is computed, given to it here where it has none."""
+    if code.isidentifier():
+        return str(code)
+    name = t.p.fresh(word)
+    t.p.add(f"{name} = {code}")
+    return name
+
+
+def _add_up(t: _Tiles, adds: Iterable[tuple[int, Value]]) -> None:
+    """What a tile adds to gradients, where these are asked for."""
+    p = t.p
+    for n, one in adds:
+        name, home = t.sums[n], _input(t.turn.given[n]).home
+        p.add(f"if {name} is not None:")
+        p.depth += 1
+        code = _expression(t, _of_home("more", home, one), one, part=True)
+        index = _index(t, home)
+        p.add(f"{name}[{index}] += {code}" if index else f"{name} += {code}")
+        p.depth -= 1
 
 
 def _input(one: Value) -> Input:
@@ -116,7 +414,7 @@ def _loop(t: _Tiles, axis: Axis, first: str, end: str, step: str) -> Iterator[No
     start, stop, p.sizes[size] = (p.fresh(f"{word}{end}") for end in (*ends, "_count"))
     p.sizes[start_of(axis.name)] = start
     p.measured.discard(size)
-    t.slices[axis.name] = f"{start}:{stop}"
+    t.slices[axis.name], t.ends[axis.name] = f"{start}:{stop}", (start, stop)
     p.add(f"for {start} in range({first}, {end}, {step}):")
     p.depth += 1
     p.add(f"{stop} = min({start} + {step}, {end})")
@@ -145,16 +443,32 @@ def _part(t: _Tiles, axis: Axis) -> str:
 
 
 def _compute(
-    t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]] = ()
+    t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]] = (), part: bool = False
 ) -> list[Code]:
-    """The lines that compute values, each for the input that stands for it, and their code. Others have `names`, too.
-    """
+    """The lines that compute values, each for the input that stands for it, and their code, of a `part` with the axes
+    that it has. Others have `names`, too."""
+    if not values:
+        return []
     plan = _plan(t, values, names)
     known = {_name(one): t.given.get(_name(one)) or t.p.variables[_name(one)] for one in plan.inputs}
-    lines, found, _ = inside(t.p, plan, known, 0)
+    lines, found, _ = inside(t.p, plan, known, 0, part)
     t.p.lines += [line for line in lines if line]
-    t.plans.append(plan)
     return found
+
+
+def _expression(t: _Tiles, stand_in: Value, one: Value, part: bool = False) -> Code:
+    """The lines that compute a value, and its code, which is read once: it needs no name."""
+    before = len(t.p.lines)
+    (code,) = _compute(t, [(stand_in, one)], part=part)
+    if len(t.p.lines) == before:
+        return code
+    margin = "    " * t.p.depth
+    name, sign, last = t.p.lines[-1].removeprefix(margin).partition(" = ")
+    if sign and name == code:
+        t.p.lines.pop()
+        t.p.taken.discard(name)
+        return Code(last)
+    return code
 
 
 def _plan(t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tuple[str, Value]]) -> Plan:
@@ -165,19 +479,23 @@ def _plan(t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tupl
     numbers = tuple(one for one in p.plan.inputs if not one.axes and one not in inputs)
     let = ir.Let("", (), "real", (), True, NOWHERE)
     wanted = [(_word(stand_in), one, _input(stand_in).home) for stand_in, one in values]
-    others = [(name, one, one.axes) for name, one in names if not isinstance(one.op, Input)]
+    taken = dict.fromkeys(name for name, _, _ in wanted)
+    made = {one for one in reachable(one for _, one in values) if not isinstance(one.op, Input)}
+    others = {one: name for name, one in names if one in made - {one for _, one in values}}
+    numbered = ((name.strip("'"), one, _ordered(t, one.axes)) for one, name in _numbered(others).items())
+    own = [each for each in numbered if each[0] not in taken]
     definitions = {
-        name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*others, *wanted)
+        name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*own, *wanted)
     }
     given = {  # By these names messages speak of them.
         f"given {n}": Definition(known.name, _input(one).home, one, one.kind, dtype_of(one), let)
-        for n, (leaf, one) in enumerate(zip(t.op.leaves, t.turn.given, strict=True))
+        for n, (leaf, one) in enumerate(zip(t.leaves, t.turn.given, strict=False))
         if one in inputs and (known := p.definition_of.get(leaf)) is not None
     }
     return Plan(p.plan.program, (*inputs, *numbers), {**given, **definitions}, tuple(name for name, _, _ in wanted))
 
 
-def _joined(plans: Sequence[Plan]) -> Plan:
+def joined(plans: Sequence[Plan]) -> Plan:
     """Plans as one, for who asks what is computed."""
     definitions = {f"{n} {name}": each for n, plan in enumerate(plans) for name, each in plan.definitions.items()}
     inputs = tuple(dict.fromkeys(one for plan in plans for one in plan.inputs))
@@ -190,6 +508,13 @@ def _of_home(name: str, home: tuple[Axis, ...], one: Value) -> Value:
     return value(Input(name, home, one.kind, one.dtype))
 
 
+def _ordered(t: _Tiles, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The axes of a batch first, then queries and keys, then all others."""
+    sides = [axis.name for axis in (t.turn.row, t.turn.key) if axis is not None]
+    names = [*(axis.name for axis in t.batch), *sides]
+    return tuple(sorted(axes, key=lambda axis: names.index(axis.name) if axis.name in names else len(names)))
+
+
 def _tiled(axis: Axis) -> Axis:
     return Axis(axis.name, build.size(count_of(axis.name), NOWHERE))
 
@@ -199,10 +524,13 @@ def _carry(t: _Tiles) -> None:
     from .printer import dtype_of
 
     p = t.p
-    for one in t.turn.carried:
+    for one, begin in zip(t.turn.carried, t.turn.begin, strict=True):
         name, shape, dtype = p.fresh(_word(one)), p.shape(_input(one).home), dtype_of(one)
-        lowest = _word(one) == PEAK
-        code = p.d.full(p, shape, p.d.least(p, "max", one), dtype) if lowest else p.d.zeros(p, shape, dtype)
+        if begin is not None:
+            code = _expression(t, _of_home("start", _input(one).home, begin), begin)
+        else:
+            lowest = _word(one) == PEAK
+            code = p.d.full(p, shape, p.d.least(p, "max", one), dtype) if lowest else p.d.zeros(p, shape, dtype)
         p.add(f"{name} = {code}")
         t.given[_name(one)] = name
 
@@ -211,29 +539,35 @@ def _begun(t: _Tiles) -> tuple[str, str]:
     """What varies with the queries of a tile alone, computed before its loop: values of the turn, which reads them from
     then on, the first key, and the one beyond the last."""
     p, turn, word = t.p, t.turn, t.turn.key.name.name
-    ends = {f"{word}_least": turn.first, f"{word}_beyond": turn.end}
+    tells = p.d.folding and turn.full is not None and _is_apart(turn)
+    full = turn.full if tells and turn.full is not None else (None, None)
+    ends = {f"{word}_least": turn.first, f"{word}_beyond": turn.end, f"{word}_from": full[0], f"{word}_to": full[1]}
     arrays = [(_of_home(name, (), one), one) for name, one in ends.items() if one is not None and not one.is_host]
     alone: dict[Value, Value] = {}
     words: Counter[str] = Counter()
     for one in turn.of_rows():
         words[name := word_for(one)] += 1
         count = f"_{words[name]}" if words[name] > 1 else ""
-        alone[one] = _of_home(f"{name}{count}'alone", one.axes, one)
+        alone[one] = _of_home(f"{name}{count}'alone", _ordered(t, one.axes), one)
     wanted = [*((stand_in, one) for one, stand_in in alone.items()), *arrays]
     codes = _compute(t, wanted) if wanted else []
     edges = codes[len(alone) :]
     for one, code in zip(alone.values(), codes[: len(alone)], strict=True):
-        t.given[_name(one)] = code if code.isidentifier() else p.fresh(_word(one))
-        if not code.isidentifier():
-            p.add(f"{t.given[_name(one)]} = {code}")
+        t.given[_name(one)] = _held(t, _word(one), code)
     t.turn = turn.with_parts(alone)
-    found = {_name(one): f"int({code})" for (one, _), code in zip(arrays, edges, strict=True)}
-    found |= {name: str(p.code(one)) for name, one in ends.items() if one is not None and one.is_host}
     length = str(extent(p, turn.key))
-    return (
+    # Where nobody may look at arrays, all keys are met, and all masked.
+    unseen = dict(zip(ends, ("0", length, length, "0"), strict=True))
+    looked = {_name(one): code for (one, _), code in zip(arrays, edges, strict=True)}
+    found = {name: p.d.number_of(p, code, unseen[name]) for name, code in looked.items()}
+    found |= {name: str(p.code(one)) for name, one in ends.items() if one is not None and one.is_host}
+    first, end = (
         _bound(p, found.get(f"{word}_least"), f"{word}_first", "max(0, {})", "0"),
         _bound(p, found.get(f"{word}_beyond"), f"{word}_end", f"min({length}, {{}})", length),
     )
+    if tells:
+        t.full = tuple(_bound(p, found.get(f"{word}_{side}"), f"{word}_{side}", "{}", "") for side in ("from", "to"))
+    return first, end
 
 
 def _bound(p: Printer, code: str | None, name: str, around: str, otherwise: str) -> str:

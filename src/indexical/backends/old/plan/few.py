@@ -15,8 +15,9 @@ from ....plan.target import LEARNED
 MASK = 1 << 16
 # Points of a mask that is data, and of a bias, which tiles make piece by piece.
 DATA = 1 << 18
-# Scores of all batches and heads.
+# Scores of all batches and heads; where a gradient is wanted, some copies of them are kept for it.
 SCORES = 1 << 19
+KEPT = 1 << 20
 # Positions of a causal product on a GPU for which one kernel of all pairs costs less than chunks do, whose states are
 # written and read again: chunks by the array library, and by kernels (True). Measured on an H200 with
 # `benchmarks/gpu.py --rows retention`.
@@ -47,10 +48,14 @@ def few_pairs(attend: Attend, device: str) -> Few | None:
     match normaliser:
         case Softmax(None):
             pass
-        case Free() | Softpick(origin="zero") if attend.shape == "full":
+        case Free():
+            pass
+        case Softpick(origin="zero") if attend.shape == "full":
             pass
         case _:
             return None
     is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)
-    # Two whole products are faster than those of tiles. A stream gains where exponentials are counted from a maximum.
-    return Few(DATA if is_data else MASK, SCORES if isinstance(normaliser, Softmax) else LEARNED, LEARNED)
+    # Two whole products are faster than those of tiles, but these leave out what a guard does. A stream gains where
+    # exponentials are counted from a maximum.
+    whole = attend.shape == "full" and not isinstance(normaliser, Softmax)
+    return Few(DATA if is_data else MASK, *((LEARNED, LEARNED) if whole else (SCORES, KEPT)))

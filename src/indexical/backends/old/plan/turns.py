@@ -4,6 +4,7 @@ kernel computes, as they are written."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from fractions import Fraction
 
 from ....ir import build
 from ....ir import nodes as ir
@@ -11,7 +12,7 @@ from ....ir.context import agreeing
 from ....ir.needs import read_in
 from ....ir.types import SHORT, Coordinate, Dtype
 from ....ir.walk import changed, fresh_name, reads_of, rebuild, substitute, walk
-from ....plan.steps import Block, Gradient, Plan, Step
+from ....plan.steps import Attend, Block, Gradient, Plan, Step
 from ....records import dataclass, replace
 
 
@@ -37,6 +38,30 @@ def as_written(plan: Plan, step: Step, gradient: Gradient) -> ir.Program:
     names = [item.name for item in plan.program.order if isinstance(item, ir.Once)]
     inside = {*step.covers, *gradient.definitions}
     return _program(plan, [lets[name] for name in names if name in inside], gradient.definitions)
+
+
+def as_fold(plan: Plan, step: Step, attend: Attend, rows: tuple[Coordinate, ...]) -> tuple[ir.Program, str]:
+    """The definition of an attention, and one for the logarithm of what the weights of its `rows` are divided by; both
+    read what it reads, and say nothing else."""
+    let, attention = plan.program.definitions[step.definition], attend.attention
+    clause, span = let.clauses[0], let.span
+    guard = build.conjunction(attention.guard)
+    more = () if attention.sink is None else (attention.sink,)
+    parts = build.apply("*", (attention.score, attention.value), "real", span)
+    for one in more:
+        parts = build.apply("+", (parts, one), "real", span)
+    body = build.reduce("sum", (attention.key,), parts, guard, "real", span)
+    whole = replace(let, clauses=(replace(clause, body=body),))
+    name = fresh_name(f"{let.name}_total", plan.program.tensors)
+    kept = [n for n, axis in enumerate(let.axes) if axis.coordinate in rows]
+    kept.sort(key=lambda n: rows.index(let.axes[n].coordinate))
+    slots = tuple(clause.slots[n] for n in kept)
+    named = {slot.coordinate for slot in slots if isinstance(slot, ir.Coord)}
+    ranges = tuple(range for range in clause.ranges if range.coordinate in named)
+    total = ir.Clause(slots, ranges, build.real(Fraction(0), span), None, span)
+    beside = ir.Let(name, tuple(let.axes[n] for n in kept), "real", (total,), True, span)
+    lets = (whole, beside) if attend.totals else (whole,)
+    return _program(plan, lets, tuple(one.name for one in lets)), name
 
 
 def turn_of(plan: Plan, block: Block, wanted: Collection[str]) -> Turn:
