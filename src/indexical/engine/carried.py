@@ -15,8 +15,14 @@ from .show.imports import Import
 
 # What a reader of the emitted module has no use for: for whom the file was written, and words to type checkers.
 _APART = re.compile(r"\s*This text needs [^.;]*[.;][^.]*$")
-# What stands for a name of a file in a text that runs without Indexical: there nobody asks for operators.
-_ALONE = {("torch_fold", "folded"): "torch_function"}
+# The files that stand for others in a text that runs without Indexical, for names of these: nobody asks for operators
+# there, and Triton launches kernels, which takes the host three times as long.
+_ALONE = {
+    ("torch_fold", "folded"): "torch_function",
+    ("triton_launch", "launch"): "triton_direct",
+    ("triton_tape", "Tape"): "triton_direct",
+    ("triton_tape", "Tapes"): "triton_direct",
+}
 _IGNORED = re.compile(r"  # type: ignore\[[\w, -]+\]$", re.MULTILINE)
 _OPENS = re.compile(r"^(?:@|def |class )", re.MULTILINE)
 _RULER = re.compile(r"^# -{3,}.*\n?", re.MULTILINE)
