@@ -94,3 +94,26 @@ def test_products_of_float32_have_all_digits_unless_pytorch_may_leave_some_out()
                 assert all(least <= error <= most for error in errors()), precision
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("carried", [1, 16, 100])
+def test_narrow_values_are_the_same_whatever_was_in_memory(carried: int, dtype: torch.dtype) -> None:
+    """Beside a fold that carries nothing at all, and with ways back between the calls."""
+    program = ix.compile("""input Q[h, i, d], K[h, j, d], V[h, j, e];
+    let x[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) ** 2 where j <= i;
+    let weights[h, i, j] = x[h, i, j] / sum[k](x[h, i, k]);
+    let out[h, i, e] = sum[j](weights[h, i, j] * V[h, j, e]);""")
+    widths = (128, 128, carried)
+    given = [torch.randn(4, 2048, n, device="cuda", dtype=dtype, requires_grad=True) for n in widths]
+    wide = [x.detach().double().requires_grad_() for x in given]
+    wanted = program(*wide, isolate=True)
+    wanted = [wanted.detach(), *torch.autograd.grad(wanted.sin().sum(), wide)]
+    most = 1e-5 if dtype == torch.float32 else 0.05
+    for _ in range(6):
+        filled = [torch.full((1 << 24,), torch.nan, device="cuda") for _ in range(6)]
+        del filled
+        out = program(*given)
+        found = [out.detach(), *torch.autograd.grad(out.sin().sum(), given)]
+        for one, other in zip(found, wanted, strict=True):
+            assert float((one.double() - other).norm() / other.norm()) < most

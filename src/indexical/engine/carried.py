@@ -17,7 +17,7 @@ from .show.imports import Import
 _APART = re.compile(r"\s*This text needs [^.;]*[.;][^.]*$")
 # The files that stand for others in a text that runs without Indexical, for names of these: nobody asks for operators
 # there, and Triton launches kernels, which takes the host three times as long.
-_ALONE = {
+ALONE = {
     ("torch_fold", "folded"): "torch_function",
     ("triton_launch", "launch"): "triton_direct",
     ("triton_tape", "Tape"): "triton_direct",
@@ -92,7 +92,7 @@ def _spaced(texts: dict[str, str]) -> Iterator[str]:
 
 def _need(file: str, name: str, needed: dict[str, set[str]]) -> None:
     """Note a name of a file, and all that it needs."""
-    file = _ALONE.get((file, name), file)
+    file = ALONE.get((file, name), file)
     found = kernel_file(file)
     if name in found.files:
         _need(found.files[name], name, needed)
@@ -107,7 +107,7 @@ def _in_order(files: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
 
     def visit(file: str) -> None:
-        for other in dict.fromkeys(_ALONE.get((of, name), of) for name, of in kernel_file(file).files.items()):
+        for other in dict.fromkeys(ALONE.get((of, name), of) for name, of in kernel_file(file).files.items()):
             visit(other)
         found[file] = None
 

@@ -230,7 +230,7 @@ class Backward(NamedTuple):
         grid = (self.total.numel() // rows * tile_count(rows, 64),)
         arguments: tuple[Any, ...] = (self.out, gradient, self.operands[-1], self.total, gain)
         arguments += (*all_strides(self.out, gradient), heads, rows)
-        self.tape.launch(level_kernel, grid, arguments, (width, tile_width(width, self.out.itemsize), 64), 4, 1)
+        self.tape.launch(level_kernel, grid, arguments, (width, tile_width(width), 64), 4, 1)
 
     def to_queries(self, wanted: Sequence[bool], table: tuple[tuple[Tensor, ...], list[int]]) -> None:
         """Launch the kernel for queries, and for arrays that vary with them."""

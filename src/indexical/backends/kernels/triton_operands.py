@@ -63,9 +63,9 @@ def tile_count(length: int, step: int) -> int:
 
 
 @functools.cache
-def tile_width(width: int, itemsize: int = 4) -> int:
-    """The width of a tile: a power of 2, and for matrix units of 16 bits at least 64."""
-    return max(64 if itemsize == 2 and not INTERPRETED else 16, 1 << max(0, width - 1).bit_length())
+def tile_width(width: int) -> int:
+    """The width of a tile: a power of 2, and for matrix units at least 64."""
+    return max(16 if INTERPRETED else 64, 1 << max(0, width - 1).bit_length())
 
 
 @functools.cache
@@ -192,7 +192,7 @@ class Operands(NamedTuple):
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of each dot product and of the values, each with that of its tiles."""
-        return _widths(tuple([(side.shape[-1], side.itemsize) for side in (*self.keys, self.value)]))
+        return _widths(tuple([side.shape[-1] for side in (*self.keys, self.value)]))
 
     @property
     def itemsize(self) -> int:
@@ -236,8 +236,8 @@ def _at_every_head(array: Tensor, axes: str, batch: int, heads: int) -> Tensor:
 
 
 @functools.cache
-def _widths(sides: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    return tuple(itertools.chain(*((width, tile_width(width, itemsize)) for width, itemsize in sides)))
+def _widths(sides: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(itertools.chain(*((width, tile_width(width)) for width in sides)))
 
 
 # From so many labels on, looked through for one table or another, their spans are found first.
@@ -357,7 +357,7 @@ def aligned(tensor: Tensor) -> Tensor:
     are, or a copy."""
     a, b, c, last = tensor.stride()
     width = tensor.shape[-1]
-    padded = tile_width(width, tensor.itemsize)
+    padded = tile_width(width)
     if width == padded and last == 1 and not (a | b | c) & 7 and not tensor.data_ptr() & 15:
         return tensor
     whole = tensor.new_empty((*tensor.shape[:-1], padded))
