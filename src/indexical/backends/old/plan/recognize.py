@@ -62,10 +62,7 @@ def recognize(
 
 def _other_weights(program: ir.Program, names: Collection[str], contents: Contents) -> Iterator[Refusal]:
     """The attentions whose weights are no exponentials, of these definitions: no kernel computes them."""
-    forms = Forms(program)
-    lets = [let for let in program.lets if let.name in names]
-    quotients = (part for let in lets for part in contents.operations(let) if _is_quotient(part))
-    if not any(isinstance(forms.written_out(part.arguments[1]), ir.Reduce) for part in quotients):
+    if not _divides_by_sums(program, names, contents):
         return
     from ....facts.view import View
 
@@ -73,6 +70,14 @@ def _other_weights(program: ir.Program, names: Collection[str], contents: Conten
         if found.name in names and found.weights.score is None:
             reason = "its weights are no exponentials of scores, and a kernel wants these"
             yield Refusal(found.name, "fused attention", reason, found.span)
+
+
+def _divides_by_sums(program: ir.Program, names: Collection[str], contents: Contents) -> bool:
+    """Whether one of these definitions divides by a sum: to look for weights takes longer than to ask."""
+    forms = Forms(program)
+    lets = [let for let in program.lets if let.name in names]
+    quotients = (part for let in lets for part in contents.operations(let) if _is_quotient(part))
+    return any(isinstance(forms.written_out(part.arguments[1]), ir.Reduce) for part in quotients)
 
 
 def _is_quotient(expr: ir.Expr) -> TypeGuard[ir.Map]:
@@ -251,7 +256,9 @@ class _Search:
         from ....facts.view import View
 
         view, own = View(self.program), {let.name for let in lets}
-        divided = (found for found in view.gathers if found.weights.score is None and found.name in own)
+        written = names - self.exponential - self.attentions.keys()
+        every = view.gathers if _divides_by_sums(self.program, written, self.contents) else ()
+        divided = (found for found in every if found.weights.score is None and found.name in own)
         divided = (found for found in divided if isinstance(found.site.expr, ir.Reduce))
         for found in sorted((*free_gathers(view, lets), *divided), key=lambda gather: not gather.values):
             let = found.site.let

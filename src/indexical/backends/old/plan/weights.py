@@ -205,8 +205,8 @@ def _raised_apart(site: _Site, exponent: Form, share: Product, key: Coordinate) 
     asks = share.exponent.coordinates - frozenset((key,)).union(*answers)
     left = plus(exponent, share.exponent, -1)
     found, _ = split(left, frozenset((key,)))
-    if found is None or found.coordinates & asks:
-        return None
+    if found is None or found.coordinates & asks or share.exponent.coordinates <= found.coordinates:
+        return None  # It varies with who asks.
     varying = form(term for term in found.terms if key in term[1].coordinates)
     names = {read.tensor for read in reads_in(varying)}
     lets = site.algebra.lets
