@@ -16,7 +16,7 @@ from .show.imports import Import
 # What a reader of the emitted module has no use for: for whom the file was written, and words to type checkers.
 _APART = re.compile(r"\s*This text needs [^.;]*[.;][^.]*$")
 # The files that stand for others in a text that runs without Indexical, for names of these: nobody asks for operators
-# there, and Triton launches kernels, which takes the host three times as long.
+# there, and Triton launches kernels.
 ALONE = {
     ("torch_fold", "folded"): "torch_function",
     ("triton_launch", "launch"): "triton_direct",
