@@ -80,6 +80,29 @@ def test_values_and_gradients_stay(name: str, learns: bool) -> None:
     assert torch.equal(first, program(*arrays))
 
 
+@pytest.mark.parametrize("learned", [(0, 1, 2), (0,), (0, 1, 2, 3)])
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_call_is_bound_again(name: str, learned: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever arrays learn, and whether gradients are on or not: binding takes longer than a small call."""
+    text, further = TEXTS[name]
+    program = ix.compile(text)
+    arrays = drawn(further)
+    for n in learned:
+        if n < len(arrays) and arrays[n].is_floating_point():
+            arrays[n].requires_grad_()
+    settle(program, arrays)
+    with torch.no_grad():
+        program(*arrays)
+
+    def bind(*_: Any) -> Any:
+        raise AssertionError("a call that is known is bound again")
+
+    monkeypatch.setattr(calling.Caller, "bind", bind)
+    for is_on in (True, False, True):
+        with torch.set_grad_enabled(is_on):
+            program(*arrays)
+
+
 def text_for(program: Program, arrays: list[Any]) -> str:
     """The function that is made for these sizes."""
     settle(program, arrays)
