@@ -12,12 +12,11 @@ ALL = 1 << 40
 
 
 @contextmanager
-def called_few(pairs: int, *, learned: int | None = None) -> Iterator[None]:
-    """Plan as if so many pairs were few, or `learned` where a gradient is wanted; 0 has tiles always."""
-    usual = few.MASK, few.DATA, few.SCORES, few.KEPT, few.LEARNED
-    few.MASK = few.DATA = few.SCORES = pairs
-    few.KEPT = few.LEARNED = pairs if learned is None else learned
+def called_few(pairs: int) -> Iterator[None]:
+    """Plan as if so many pairs were few; 0 has tiles always."""
+    usual = few.SCORES, few.TILED, few.PARTS
+    few.SCORES = few.TILED = few.PARTS = pairs
     try:
         yield
     finally:
-        few.MASK, few.DATA, few.SCORES, few.KEPT, few.LEARNED = usual
+        few.SCORES, few.TILED, few.PARTS = usual

@@ -157,7 +157,7 @@ def test_nothing_of_weights_and_sizes_is_left_in_a_step() -> None:
     decode = settled("as given")[0]
     text = next(inspect.getsource(each.known.function) for each in decode._caller._expected if each.sized)
     assert "linear" not in text
-    assert "attend_masked" not in text
+    assert "attended" not in text
     assert "arange" not in text
     assert not [name for name in ("W_Q", "W_K", "W_V", "W_O") if name in text.partition("\n")[2]]
 

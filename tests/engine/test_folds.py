@@ -302,10 +302,11 @@ def test_an_index_out_of_bounds_is_refused_in_tiles_of_which_all_pairs_count() -
     given = [torch.ones(900, 2), torch.ones(900, 2), torch.ones(900, 2), torch.ones(4)]
     places = torch.zeros(900, 900, dtype=torch.int64)
     places[3, 200] = 9
-    assert torch.equal(program(*given, places), torch.ones(900, 2))
-    places[800, 200] = 9
-    with pytest.raises(ix.Error, match="an index of `T` is out of bounds"):
-        program(*given, places)
+    with called_few(0):
+        assert torch.equal(program(*given, places), torch.ones(900, 2))
+        places[800, 200] = 9
+        with pytest.raises(ix.Error, match="an index of `T` is out of bounds"):
+            program(*given, places)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -179,9 +179,9 @@ def test_what_is_handed_out_is_made_anew(text: str) -> None:
 
 def test_a_large_mask_is_made_in_each_call() -> None:
     text = "input x[i, j]; let y[i, j] = if j <= i { x[i, j] } else { 0 };"
-    assert kept_of(text, i=256, j=256).kept.wanted
-    assert [d.home for d in kept_of(text, i=257, j=256).kept.definitions.values()] != []
-    assert all(len(d.home) == 1 for d in kept_of(text, i=257, j=256).kept.definitions.values())
+    assert kept_of(text, i=1024, j=1024).kept.wanted
+    assert [d.home for d in kept_of(text, i=1025, j=1024).kept.definitions.values()] != []
+    assert all(len(d.home) == 1 for d in kept_of(text, i=1025, j=1024).kept.definitions.values())
 
 
 def test_places_of_slices_are_no_arrays() -> None:

@@ -8,19 +8,18 @@ class Refused(ValueError):
     """The arrays do not fit the relation: a code and a message."""
 
 
-def learns(*arrays):
-    """Whether a gradient may be asked for. What `torch.func` maps over does not say so, but what is inside of it."""
-    if not torch.is_grad_enabled():
-        return False
-    if torch.compiler.is_compiling():
-        return any([array.requires_grad for array in arrays])
-    inside = torch._C._functorch
-    for array in arrays:
-        while not array.requires_grad and inside.is_functorch_wrapped_tensor(array):
-            array = inside.get_unwrapped(array)
-        if array.requires_grad:
-            return True
-    return False
+def recorded(x):
+    """Whether somebody reads what is computed: a graph, a transform, a mode. Then no number may be looked at."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0 or torch._C._len_torch_dispatch_stack() > 0 or x.is_meta
+
+
+def only_heard(x, allowed, gone):
+    """x, 0 where nothing is allowed along so many last axes: there it may be anything. What is finite may stay."""
+    if not recorded(x) and math.isfinite(x.detach().sum()):
+        return x
+    return torch.where(allowed.any(tuple(range(-gone, 0))), x, 0.0)
 
 
 def as_scalar(scalar, dtype, device):
@@ -168,19 +167,23 @@ def program(Q, K, V, cap):
     if V.shape != (n_b, n_h, n_j, n_e):
         raise Refused("IX304", "`V` is not [b, h, j, e] with the sizes of the other inputs")
 
-    # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
-    # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
-    # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
     part = cap.to(torch.float32)
     j = torch.arange(n_j, device=device)
     chosen = torch.where(((n_i - 1 - j >= 0) & (n_i > 0)).any(-1), math.sqrt(n_d) * part, 1.0)
-    if n_i == n_j and n_b * n_h * n_i * n_j <= (1048576 if learns(part, K, Q, chosen, V) else 524288):
+    # let scores[b, h, i, j]  = cap * tanh(sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(size(d)) / cap);
+    # let weights[b, h, i, j] = softmax[j](scores[b, h, i, j]) where j <= i;
+    # let out[b, h, i, e]     = sum[j](weights[b, h, i, j] * V[b, h, j, e]);
+    if n_b * n_h * n_i * n_j <= 2097152:
         j_2 = torch.arange(n_j, device=device)
         i = torch.arange(n_i, device=device)
-        chosen_2 = torch.where(
-            j_2 <= i[:, None], part * torch.tanh(Q @ K.permute(0, 1, 3, 2) / chosen), -math.inf
-        )
-        out = torch.softmax(chosen_2, -1) @ V
+        mask = j_2[:, None] <= i
+        chosen_2 = Q if n_i == n_j else only_heard(Q, mask.T.reshape(1, 1, n_i, 1, n_j), gone=1)
+        chosen_3 = K if n_i == n_j else only_heard(K, mask.reshape(1, 1, n_j, 1, n_i), gone=1)
+        part_2 = part * torch.tanh(chosen_2 @ chosen_3.permute(0, 1, 3, 2) / chosen)
+        weights = torch.softmax(torch.where(mask.T, part_2, -math.inf), -1)
+        chosen_4 = weights if n_i == n_j else torch.where(mask.any(0)[:, None], weights, 0.0)
+        chosen_5 = V if n_i == n_j else only_heard(V, mask.reshape(1, 1, n_j, 1, n_i), gone=1)
+        out = chosen_4 @ chosen_5
     else:
         out = attend_out([part, K, Q, chosen, V], [n_i, n_j, n_b, n_d, n_h, n_e], [])[0]
     return out

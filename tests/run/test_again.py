@@ -20,10 +20,12 @@ from indexical.run.kernel import load  # noqa: E402
 
 def results(study: Study, groups: list[Group], arrays: list[Any]) -> list[Any]:
     """What the text with these groups gives, and the gradient of each input."""
-    again = study.found[0].names(groups)
-    text = emit(study.operations, dialect("torch"), study.call.arguments, Former(study.plan), True, again=again)
+    plan, _, choices = study.ways[0]
+    assert plan.arrays is not None
+    again = choices.names(groups)
+    text = emit(plan.arrays, dialect("torch"), study.call.arguments, Former(plan), True, again=again)
     assert text.text.count("again(") >= len(groups)
-    function = load(text.linked(), study.plan.wanted, ()).function
+    function = load(text.linked(), plan.wanted, ()).function
     given = [array.clone().requires_grad_(array.is_floating_point()) for array in arrays]
     found = function(*given)
     found = list(found) if isinstance(found, tuple) else [found]
@@ -46,7 +48,7 @@ def test_groups_anywhere_change_nothing(seed: int) -> None:
     prepared = call.engine.prepare(dict(zip(call.program.inputs, given, strict=True)), "torch")
     study = Study(prepared, call.names, False, True, asked_of(given, 1))
     plain = results(study, [], arrays)
-    count = len(study.found[0].paragraphs)
+    count = len(study.ways[0][2].paragraphs)
     for stride in {1, 2, max(1, count)}:
         groups = [(start, min(start + stride, count)) for start in range(0, count, stride)]
         for one, other in zip(plain, results(study, groups, arrays), strict=True):

@@ -137,8 +137,10 @@ def test_values_and_gradients_of_a_stack_are_those_without_a_budget(layers: int)
 @pytest.mark.parametrize("name", roster.NAMES)
 def test_variants_of_the_catalogue_keep_a_budget(name: str) -> None:
     # Rows that are sorted by their bucket are summed in another order, and so are the parts of a gradient of which some
-    # are computed again and others not.
-    agree(roster.compiled(name), roster.arrays(name), exactly=name not in ("hashed_buckets", "multi_head"))
+    # are computed again and others not. Scores that are computed at once under one budget are streamed under another.
+    program, arrays = roster.compiled(name), roster.arrays(name)
+    is_one_way = "all at once" not in str(program.plan(**arrays))
+    agree(program, arrays, exactly=is_one_way and name not in ("hashed_buckets", "multi_head"))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -176,7 +178,7 @@ def test_tiles_of_a_kernel_are_counted() -> None:
         let s[h, i, j] = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(size(d));
         let out[h, i, e] = sum[j](softmax[j](s[h, i, j] where i - w < j && j <= i) * V[h, j, e]);"""
     )
-    arrays: dict[str, Any] = {name: torch.randn(2, 512, 32, requires_grad=True) for name in "QKV"}
+    arrays: dict[str, Any] = {name: torch.randn(2, 1024, 32, requires_grad=True) for name in "QKV"}
 
     def call(**options: Any) -> Any:
         return program(**arrays, w=64, **options).sum().backward()

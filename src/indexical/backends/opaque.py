@@ -32,7 +32,7 @@ from ..records import dataclass, replace
 from .old import attention
 from .old.base import dialect_of
 from .old.code import Name, Node, Number
-from .old.folds import fold_of, found_of
+from .old.folds import few_of, fold_of, found_of
 from .old.layout import Statement, arranged, flattened, modules_of, written
 from .old.liveness import groups_of, read_later, released
 from .old.lowering import Lowering, Stored
@@ -49,13 +49,14 @@ from .old.tiles import TILED, Checked
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Definitions that a kernel computes together, and the tensors that it reads. With `last` it gives its last step
-    alone, by the number of that."""
+    alone, by the number of that. It is a `fold`, or one of `few` pairs in such calls."""
 
     step: Step
     definitions: tuple[str, ...]
     reads: tuple[str, ...]
     last: bool = False
     fold: Found | None = None
+    few: Found | None = None
 
     @property
     def end(self) -> tuple[int, bool] | None:
@@ -108,7 +109,8 @@ def kernels_of(plan: Plan) -> dict[str, Kernel]:
     for step in plan.steps:
         names = _computed(step)
         if names:
-            kernel = Kernel(step, names, _read(step, names, lets), fold=fold_of(step, lets, library))
+            found_ = fold_of(step, lets, library), few_of(step, lets)
+            kernel = Kernel(step, names, _read(step, names, lets), False, *found_)
             found |= dict.fromkeys(names, kernel)
     return found
 
@@ -315,7 +317,7 @@ class Former:
         rows = (*frame.batch, *(() if frame.row is None else (frame.row,)))
         program, total = as_fold(self._plan, kernel.step, attend, rows)
         found = found_of(kernel.step, replace(attend, totals=((total, rows),)), self._plan.program.definitions)
-        kernel = replace(kernel, fold=replace(found, texts=()))
+        kernel = replace(kernel, fold=replace(found, texts=(), few=None))
         return self._lowered(program, kernels=dict.fromkeys(program.outputs, kernel))
 
     def as_written(self, kernel: Kernel) -> tuple[ArrayProgram, list[str]] | None:

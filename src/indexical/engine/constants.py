@@ -24,6 +24,7 @@ from .ops import (
     Axis,
     Contract,
     Definition,
+    Either,
     Input,
     Iota,
     Join,
@@ -43,8 +44,8 @@ from .ops import (
 )
 from .order import is_view, mapped, ordered, reachable, roots_of, stored
 
-# Points of one array that is kept: a mask of 256 queries by 256 keys; and of all: some masks.
-POINTS, ALL_POINTS = 1 << 16, 1 << 18
+# Points of one array that is kept: a mask of 1,024 queries by as many keys; and of all: two such masks.
+POINTS, ALL_POINTS = 1 << 20, 1 << 21
 
 _STRONG: dict[str, Dtype] = {"real": "f64", "whole": "i64", "bool": "bool"}
 
@@ -89,7 +90,7 @@ def apart(
         home = tuple(one.axis(axis) for axis in order[one])
         kept[one] = Definition(name, home, one, one.kind, one.dtype or _STRONG[one.kind], owners[one].let)
         inputs[one] = value(Input(name, home, one.kind, one.dtype))
-    rest = mapped(plan, lambda one: inputs.get(one, one), memo)
+    rest = mapped(plan, lambda one: one, memo, inputs)
     made = {one.name: one for one in kept.values()}
     used = {one for one in reachable(kept) if isinstance(one.op, Input)}
     first = Plan(plan.program, tuple(one for one in plan.inputs if one in used), made, tuple(made), spans=plan.spans)
@@ -137,7 +138,7 @@ def _kept(plan: Plan, held: frozenset[str], points: int, all_points: int) -> Ite
 def _is_constant(one: Value, stays: set[Value]) -> bool:
     """Whether a value follows from the plan alone. A kernel is called in each call: it is printed elsewhere."""
     match one.op:
-        case Opaque():
+        case Opaque() | Either():
             return False
         case Number(expr):
             return not any(isinstance(part, ir.Size | ir.Read | ir.Coord) for part in walk(expr))

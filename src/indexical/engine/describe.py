@@ -14,7 +14,7 @@ from ..records import dataclass
 from .counted import Counted, moved, multiplications
 from .dialects import dialect
 from .ledger import bytes_of
-from .ops import Carried, Input, Iota, Loop, Number, Opaque, Plan, Result, Tiles, Value
+from .ops import Carried, Either, Input, Iota, Loop, Number, Opaque, Plan, Result, Tiles, Value
 from .order import definition_of, expression, inlined, ordered, scheduled, turned
 from .specialise import Sizes
 from .words import axes_text, loop_lines, operation_text
@@ -48,7 +48,8 @@ def costed(plan: Plan, sizes: Sizes, library: str, scalars: Scalars, names: dict
     if not dialect(library).updates_in_place:  # XLA has arrays as it likes.
         return
     ledger = bytes_of(plan, sizes, library, scalars)
-    beside = ", beside what kernels need" if any(isinstance(line.value.op, Opaque | Tiles) for line in lines) else ""
+    kernels = any(isinstance(line.value.op, Opaque | Tiles | Either) for line in lines)
+    beside = ", beside what kernels need" if kernels else ""
     yield f"{size_text(ledger.peak)} at once, {size_text(ledger.results)} of them results{beside}"
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from ..records import dataclass
 from .counted import Counted
-from .ledger import There, is_affine, key_of
-from .ops import Carried, Contract, Input, Iota, Loop, Map, Opaque, Plan, Read, Result, Value
+from .ledger import TILED_BACK, There, is_affine, key_of, tile_bytes
+from .ops import Carried, Contract, Input, Iota, Loop, Map, Opaque, Plan, Read, Result, Tiles, Value
 from .products import Order, is_pair
 from .show import Statements
 from .workspace import Workspace
@@ -166,6 +166,8 @@ class Keeping(There):
         """The bytes that an operation needs for itself on the way back."""
         if isinstance(one.op, Opaque):
             return self.once(self.taken, one).back
+        if isinstance(one.op, Tiles):
+            return tile_bytes(one, self.counted, TILED_BACK)
         largest = max(self.counted.bytes(part) for part in (one, *one.parts))
         more = int(self.need(one).back * largest)
         if isinstance(one.op, Map):

@@ -16,6 +16,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Either,
     Input,
     Iota,
     Join,
@@ -61,7 +62,7 @@ def _home(one: Value) -> Order | None:
     match one.op:
         case Input(_, home) | Table(home) | Join(home) | Carried(_, home) | Library(axes=home):
             return _names(home)
-        case Opaque() | Tiles():
+        case Opaque() | Tiles() | Either():
             return _names(one.op.home)
         case Result(_, of):
             return _names(of.home)

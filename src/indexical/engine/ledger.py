@@ -7,6 +7,7 @@ caller, and are not counted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from .ops import (
     Read,
     Reduce,
     Result,
+    Tiles,
     Value,
     Write,
 )
@@ -42,6 +44,8 @@ from .workspace import Workspace
 Found = TypeVar("Found")
 
 _NOTHING = Workspace()
+# Arrays of the pairs of a tile that are there at once in a loop over tiles, and on its way back.
+TILED, TILED_BACK = 4, 8
 _IN_PLACE = frozenset(("+", "-", "*", "/", "&&", "||"))
 _COMMUTES = frozenset(("+", "*", "&&", "||"))
 
@@ -260,6 +264,8 @@ class There:
         """The bytes that an operation needs for itself."""
         if isinstance(one.op, Contract):
             return sum(map(self.counted.bytes, self.once(self.copied, one)))
+        if isinstance(one.op, Tiles):
+            return tile_bytes(one, self.counted, TILED)
         if isinstance(one.op, Result) and self.memory.stacks and one not in self.by_rows:
             self.stacked.append(self.pool.new(self.rows_beside(one)))
             return 0
@@ -315,6 +321,19 @@ def _is_cut(one: Value, way: Product) -> bool:
     reached = frozenset[Coordinate]().union(*(at.names for at in places))
     groups = [group for group in (way.rows, way.columns, way.over) if len(group) > 1 and group[0] in one.names]
     return any(not reached.isdisjoint(group[1:]) for group in groups)
+
+
+def tile_bytes(one: Value, counted: Counted, arrays: int) -> int:
+    """The bytes of so many arrays of the pairs of a tile, of a fold that is loops over tiles."""
+    op = one.op
+    assert isinstance(op, Tiles)
+    score = next(value for name, value in op.turn.names if name == "score")
+    sides = [axis for axis in (op.turn.row, op.turn.key) if axis is not None]
+    batch = [axis for axis in score.axes if axis.name not in {side.name for side in sides}]
+    torch = sys.modules.get("torch")
+    threads: int = 2 if torch is None else torch.get_num_threads()
+    pairs = min(counted.cells((*batch, *sides)), max(2, min(threads, 16)) << 16)
+    return arrays * pairs * (8 if one.dtype == "f64" else 4)
 
 
 def key_of(one: Value) -> str:

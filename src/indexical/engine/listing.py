@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Either,
     Fold,
     Input,
     Iota,
@@ -120,7 +121,7 @@ def kind_of(one: Value) -> str:
             return "join"
         case Result():
             return "loop"
-        case Fold() | Tiles():
+        case Fold() | Tiles() | Either():
             return "attend"
         case Opaque(step=kernel):
             return str(kernel.kind)

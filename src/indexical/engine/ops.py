@@ -242,7 +242,7 @@ class Fold:
     it `is_interval`, else those where the guard holds. `more` is what the normaliser takes beside the score, `given`
     are definitions that all this is made of. The result is a quotient, NaN over no keys, where it `divides`; else it is
     0 there. The `part` "logarithm" is that of what the weights are divided by. Over at most so many pairs as `few`
-    says, or the second number of them where an array learns, all of them are computed at once. Where there are as many
+    says all of them are computed at once, and always where that is said (`at_once`). Where there are as many
     queries as keys, and each hears the key at its own place, it `hears_itself`. `texts` are the lines of the relation
     that it computes.
     """
@@ -260,9 +260,30 @@ class Fold:
     divides: bool = False
     is_interval: bool = False
     part: str = "result"
-    few: tuple[int, int] | None = None
+    few: int | None = None
+    at_once: bool = False
     hears_itself: bool = False
     texts: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> ir.Expr:
+        """How many scores of a query and a key there are, each with the features that it is made of one by one."""
+        parts = {self.score} if self.where is None else {self.score, self.where}
+        waiting, factors = [self.score], [self.value]
+        while factors:  # Of values that are products, each factor is there by itself.
+            one = factors.pop()
+            is_product = isinstance(one.op, Map) and (one.op.fn == "*" or one.op.fn.startswith("as "))
+            (factors if is_product else waiting).extend(one.parts if is_product else (one,))
+        pair = {self.row, self.key.name}
+        while waiting:
+            one = waiting.pop()
+            if pair <= one.names and (one not in parts or one is self.score):
+                parts.add(one)
+                waiting += () if isinstance(one.op, Contract) else one.parts
+        found: ir.Expr = build.whole(1, self.key.extent.span)
+        for axis in (*axes_of(*parts, without=(self.key,)), self.key):
+            found = build.apply("*", (found, axis.extent), "whole", found.span)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,14 +291,13 @@ class Tiles:
     """A fold as loops over tiles of queries and keys: nothing is as large as all pairs. `leaves` are the arrays that
     are read; the `turn` of the loops (`tiles.py`) is made of their parts, and of no other values of the plan. So is the
     one of their way `back`; a text says why there is none. They give several arrays, each with its home and its dtype,
-    of which this is the one at `part`. Calls of `few` pairs (`tiles.py`) take another way."""
+    of which this is the one at `part`."""
 
     turn: Any
     back: Any
     leaves: tuple[Value, ...]
     homes: tuple[tuple[tuple[Axis, ...], Dtype | None], ...]
     part: int = 0
-    few: Any = None
 
     @property
     def home(self) -> tuple[Axis, ...]:
@@ -286,6 +306,41 @@ class Tiles:
     @property
     def dtype(self) -> Dtype | None:
         return self.homes[self.part][1]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """An array in one of two ways: `many` computes some pairs of a query and a key after the others; where there are at
+    `least` so many `pairs`, and at `most`, all are computed at once. Until folds are taken apart that is a `fold`. Then
+    it is `few` (`tiles.py`), which is made of `leaves` and of no other values of the plan. `texts` are the lines of the
+    relation that it computes. Where a number of `queries` is given, a single one of them takes the other way."""
+
+    pairs: ir.Expr
+    least: int
+    most: int
+    many: Value
+    texts: tuple[str, ...]
+    queries: ir.Expr | None = None
+    fold: tuple[Value, ...] = ()
+    few: Any = None
+    leaves: tuple[Value, ...] = ()
+
+    @property
+    def home(self) -> tuple[Axis, ...]:
+        return self.many.op.home  # type: ignore[union-attr]
+
+    @property
+    def test(self) -> ir.Expr:
+        """Whether pairs are few."""
+        span = self.pairs.span
+        found = build.apply("<=", (self.pairs, build.whole(self.most, span)), "bool", span)
+        if self.least:
+            least = build.apply("<=", (build.whole(self.least, span), self.pairs), "bool", span)
+            found = build.apply("&&", (least, found), "bool", span)
+        if self.queries is not None:
+            several = build.apply("!=", (self.queries, build.whole(1, span)), "bool", span)
+            found = build.apply("&&", (several, found), "bool", span)
+        return found
 
 
 # -------------------------------------------------------------------- recurrences
@@ -338,7 +393,7 @@ class Result:
 
 Op: TypeAlias = (
     Input | Number | Table | Iota | Map | Read | Write | Put | Reduce | Contract | Normalize | Library | Join | Opaque
-    | Fold | Tiles | Carried | Result
+    | Fold | Tiles | Either | Carried | Result
 )  # fmt: skip
 
 
@@ -495,7 +550,8 @@ class Plan:
 
 _PLAIN = frozenset(
     "home axes over along axis gone kind dtype fn outside combine checked layouts result words kernel name step "
-    "owned counts key row normaliser divides is_interval part few hears_itself texts turn back homes".split()
+    "owned counts key row normaliser divides is_interval part few at_once hears_itself texts turn back homes pairs "
+    "least most queries".split()
 )
 
 

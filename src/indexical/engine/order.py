@@ -115,13 +115,18 @@ def names_in(plan: Plan) -> dict[Value, str]:
     }
 
 
-def mapped(plan: Plan, change: Callable[[Value], Value], memo: dict[Value, Value] | None = None) -> Plan:
+def mapped(
+    plan: Plan,
+    change: Callable[[Value], Value],
+    memo: dict[Value, Value] | None = None,
+    instead: Mapping[Value, Value] | None = None,
+) -> Plan:
     """The plan with every value changed, operands first; `change` gets a value whose operands are changed. What each
-    value became is written into `memo`."""
-    memo = {} if memo is None else memo
+    value became is written into `memo`. Others may be given that stand `instead` of some."""
+    memo, instead = {} if memo is None else memo, instead or {}
     for one in reachable([*plan.inputs, *(each.value for each in plan.definitions.values()), *roots_of(plan)]):
         new = with_operands(one, memo.__getitem__)
-        memo[one] = change(one if new is one.op else value(new))
+        memo[one] = instead[one] if one in instead else change(one if new is one.op else value(new))
     return replaced(plan, memo)
 
 

@@ -21,12 +21,15 @@ from ..ir.types import Coordinate
 from ..ir.walk import children, rebuild
 from ..records import replace
 from . import known, ops
+from .arguments import ELSEWHERE
 from .known import Bounds
 from .ops import (
     Axis,
     Carried,
+    Check,
     Contract,
     Definition,
+    Either,
     Input,
     Iota,
     Join,
@@ -49,6 +52,7 @@ from .ops import (
     with_operands,
 )
 from .order import mapped, reachable, roots_of
+from .points import points_of
 
 Sizes = Mapping[Coordinate, int]
 
@@ -76,6 +80,30 @@ def specialise(
     checks = tuple(check for check in new.checks if pass_.decided(check.condition) is not True)
     agreed = tuple((one, other) for one, other in agreed if one != other)
     return replace(new, definitions=definitions, agreed=agreed, checks=checks)
+
+
+def one_way(plan: Plan, sizes: Sizes, at_once: bool = True) -> Plan:
+    """The plan for calls of known sizes, of which some have few pairs, and others not: without the other way. Calls of
+    other sizes are refused by a check. What is not to be `at_once` is never taken as few pairs."""
+    pass_ = _Specialise(sizes, {})
+    checks = dict.fromkeys(plan.checks)
+
+    def decided(one: Value) -> Value:
+        if not isinstance(one.op, Either):
+            return one
+        if not at_once:
+            return one.op.many
+        test = one.op.test
+        holds, span = pass_.expr(test), test.span
+        if not isinstance(holds, ir.Const):
+            return one
+        few: Value = one.op.few.of(one.op.leaves)
+        test = test if holds.value else build.apply("!", (test,), "bool", span)
+        checks[Check(ops.host(test), ELSEWHERE, "this text is for calls of other sizes", span)] = None
+        return few if holds.value else one.op.many
+
+    found = mapped(plan, decided)
+    return replace(found, checks=tuple(checks))
 
 
 class _Specialise:
@@ -162,6 +190,10 @@ class _Specialise:
                 return value(Iota(self.axis(axis)))
             case Input() | Table() | Join() | Carried() | Opaque():
                 return value(replace(op, home=self.axes(op.home)))
+            case Library("only_heard", (array, allowed)):
+                over = tuple(axis for axis in allowed.axes if axis.name not in array.names)
+                is_heard = self.decided(value(Reduce("any", allowed, over)))
+                return array if is_heard else value(replace(op, axes=self.axes(op.axes)))
             case Library():
                 words = tuple((name, self.word(word)) for name, word in op.words)
                 return value(replace(op, axes=self.axes(op.axes), words=words))
@@ -169,6 +201,8 @@ class _Specialise:
                 return value(replace(op, over=self.axes(op.over)))
             case Tiles():
                 return self.tiles(op)
+            case Either():
+                return self.either(op)
             case Result(loop, of):
                 return value(Result(loop, replace(of, home=self.axes(of.home))))
             case Map():
@@ -190,25 +224,25 @@ class _Specialise:
         raise TypeError(op)
 
     def tiles(self, op: Tiles) -> Value:
-        """Loops over tiles, or all pairs at once where sizes say that these are few."""
+        """Loops over tiles of so many points."""
         turn = op.turn.changed(self.axis, self.inner)
         back = op.back.changed(self.axis, self.inner) if isinstance(op.back, type(op.turn)) else op.back
         homes = tuple((self.axes(home), dtype) for home, dtype in op.homes)
-        few = None if op.few is None else op.few.changed(self.expr, self.inner)
-        match few:
-            case None:
-                pass
-            case _ if few.same is not None and few.same[0] != few.same[1]:
-                few = replace(few, most=-1, learned=-1) if _are_numbers(*few.same) else few
-            case _:
-                few = replace(few, same=None)
-        if few is not None and _are_numbers(few.pairs):
-            count = few.pairs.value
-            if few.same is None and few.mask is None and few.least <= count <= min(few.most, few.learned):
-                result: Value = few.of(op.leaves)[0]
-                return result
-            few = few if few.least <= count <= max(few.most, few.learned) else None
-        return value(Tiles(turn, back, op.leaves, homes, op.part, few))
+        return value(Tiles(turn, back, op.leaves, homes, op.part))
+
+    def either(self, op: Either) -> Value:
+        """All pairs at once where sizes say that these are few, or where they say that they are not the other way."""
+        pairs, queries = self.expr(op.pairs), None if op.queries is None else self.expr(op.queries)
+        if isinstance(queries, ir.Const):
+            if queries.value == 1:
+                return op.many
+            queries = None
+        if queries is not None or not isinstance(pairs, ir.Const):
+            return value(replace(op, pairs=pairs, queries=queries, few=op.few.changed(self.inner)))
+        if op.least <= pairs.value <= op.most:
+            few: Value = op.few.changed(self.inner).of(op.leaves)
+            return few
+        return op.many
 
     def inner(self, one: Value) -> Value:
         """A value of the turn of a loop over tiles, which is none of the plan."""
@@ -266,7 +300,10 @@ class _Specialise:
         if test is None:
             return None
         if test not in self.tests:
-            self.tests[test] = self._decided(test)
+            found = self._decided(test)
+            if found is None and (points := points_of(test)) is not None:
+                found = True if points.all() else False if not points.any() else None
+            self.tests[test] = found
         return self.tests[test]
 
     def _decided(self, test: Value) -> bool | None:

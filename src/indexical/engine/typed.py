@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Either,
     Fold,
     Input,
     Iota,
@@ -105,6 +106,8 @@ def _type(op: Op) -> tuple[tuple[Axis, ...], Kind, Dtype | None]:
             return axes_of(*parts, without=(key,)), "real", widest((score.dtype, carried.dtype))
         case Tiles():
             return _sorted(op.home), "real", op.dtype
+        case Either(many=many):
+            return many.axes, many.kind, many.dtype
     raise TypeError(op)
 
 
@@ -194,7 +197,7 @@ def _known(op: Op, parts: tuple[Value, ...], kind: Kind, dtype: Dtype | None) ->
         case Normalize(fn):
             finite = fn != "log_softmax" and all(one.known.finite for one in parts)
             return _stored(finite, dtype)
-        case Result() | Opaque() | Library() | Fold() | Tiles():
+        case Result() | Opaque() | Library() | Fold() | Tiles() | Either():
             return _stored(False, dtype)
     return _stored(all(one.known.finite for one in parts), dtype)
 

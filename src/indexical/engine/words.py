@@ -12,6 +12,7 @@ from .ops import (
     Axis,
     Carried,
     Contract,
+    Either,
     Fold,
     Input,
     Iota,
@@ -151,6 +152,8 @@ def _whole(op: Op, names: Names, depth: int) -> str:
             return f"fold[{key.name}] {weights} × {_operand(carried, names, depth, _TIGHT)}{guard}"
         case Tiles(leaves=leaves):
             return f"tiles of {_list(leaves, names, depth)}"
+        case Either(many=many):
+            return f"all pairs at once, or {_operand(many, names, depth)}"
         case Carried(name, steps=steps):
             return f"{name} so far, along {', '.join(map(str, steps))}"
         case Result(loop, of):

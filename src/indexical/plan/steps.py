@@ -157,16 +157,6 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
-    """The largest numbers of points up to which the mask of a call is built, and its scores; the latter also where a
-    gradient is wanted."""
-
-    mask: int
-    scores: int
-    learned: int
-
-
-@dataclass(frozen=True, slots=True)
 class Chunks:
     """`sum[key]((sum[features](query · answer)) · decay · value)` over the keys up to the `row`, those before it where
     it is `strict`, those from it on where it goes `backward`: the product of answer and value is carried in a state.
@@ -211,8 +201,8 @@ class Chunks:
 @dataclass(frozen=True, slots=True)
 class Attend:
     """An attention with all that a kernel needs: the `domain` of its pairs of query and key, and the keys of each
-    query. `shape` is `full` or `causal` where its guard says no more than that; over `few` pairs it is computed at
-    once. `otherwise` is the kernel of calls that a better one does not take for their sizes. Calls of at
+    query. `shape` is `full` or `causal` where its guard says no more than that; up to so `few` pairs are computed
+    at once. `otherwise` is the kernel of calls that a better one does not take for their sizes. Calls of at
     least so many queries as it `decodes`, and of few, have a kernel that splits the keys; 0 for none. `totals` are
     definitions that are the logarithm of what its weights are divided by, each with its axes in coordinates of this."""
 
@@ -222,7 +212,7 @@ class Attend:
     domain: Domain
     keys: tuple[Slice, ...]
     shape: str | None
-    few: Few | None = None
+    few: int | None = None
     otherwise: str | None = None
     decodes: int = 0
     totals: tuple[tuple[str, tuple[Coordinate, ...]], ...] = ()

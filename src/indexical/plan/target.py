@@ -35,3 +35,6 @@ class Target:
     name: str
     kernels: frozenset[str]
     builds_scores: bool = False  # Its own attention has all scores in memory.
+
+# What the plan says of scores that are few.
+WHOLE = "all at once, in memory"

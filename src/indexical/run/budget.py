@@ -10,10 +10,12 @@ from ..diagnostics import CallError, Diagnostic
 from ..engine.budget import Choices
 from ..engine.counted import Counted
 from ..engine.dialects import dialect
-from ..engine.show import Module, emit, statements
+from ..engine.show import Module, Statements, emit, statements
+from ..engine.specialise import one_way
 from ..engine.way_back import Call as Counting
 from ..ir.types import LIBRARY_NAMES
-from ..plan.steps import WIDTH, Plan
+from ..plan.steps import WIDTH, Plan, Step
+from ..plan.target import WHOLE
 from ..records import dataclass, replace
 from . import tensors
 from .amounts import limit_of
@@ -88,21 +90,30 @@ class Study:
     smaller."""
 
     def __init__(self, call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool, asked: Asked) -> None:
-        self.call, self.plan = call, planned(call, wanted, isolate, recompute)
-        assert self.plan.arrays is not None
-        self.operations, self.text = self.plan.arrays, statements(self.plan.arrays, dialect(call.backend))
+        plan = planned(call, wanted, isolate, recompute)
+        assert plan.arrays is not None
+        self.call = call
         names = [tensor.name for tensor in call.program.inputs]
         self.learned = frozenset(name for name, is_one in zip(names, asked.learned, strict=True) if is_one)
-        blocks = any(step.block is not None for step in self.plan.steps)
-        self.found = {room: self._choices(room) for room in (_ROOMS if blocks else _ROOMS[:1])}
+        blocks = any(step.block is not None for step in plan.steps)
+        # All pairs at once take less time, and more memory.
+        ways = [one_way(plan.arrays, call.bound.sizes, at_once) for at_once in (True, False)]
+        ways = ways if ways[0].definitions != ways[1].definitions else ways[:1]
+        self.ways: list[tuple[Plan, int, Choices]] = []
+        for operations in ways:
+            steps = plan.steps if operations is ways[0] else tuple(map(_streamed, plan.steps))
+            one = replace(plan, arrays=operations, steps=steps)
+            text = statements(operations, dialect(call.backend))
+            self.ways += [(one, room, self._choices(one, text, room)) for room in (_ROOMS if blocks else _ROOMS[:1])]
         arrays = ((call.bound.arrays[name], call.arguments[name].dtype) for name in names)
         self.inputs = sum(array.size * WIDTH[dtype] for array, dtype in arrays if dtype is not None)
 
-    def _choices(self, room: int) -> Choices:
+    def _choices(self, plan: Plan, text: Statements, room: int) -> Choices:
         """The ways to compute the call, with room for so many points in a block of rows."""
+        assert plan.arrays is not None
         counted = Counted(self.call.bound.sizes, self.call.bound.scalars)
-        trials = Trials(self.plan, self.call, counted, room)
-        return Choices(Counting(self.operations, counted, self.call.backend, self.text, self.learned, trials))
+        trials = Trials(plan, self.call, counted, room)
+        return Choices(Counting(plan.arrays, counted, self.call.backend, text, self.learned, trials))
 
     def within(self, limit: int) -> tuple[Plan, Module]:
         """The plan and the text of least work that take no more memory than the limit."""
@@ -113,17 +124,23 @@ class Study:
             raise _unkept(message, "leave `memory=` out") from None
 
     def _within(self, limit: int) -> tuple[Plan, Module]:
-        for room, choices in self.found.items():
+        for plan, room, choices in self.ways:
+            assert plan.arrays is not None
             groups = choices.within(limit)
             if groups is None:
                 continue
             budget = choices.told(groups, limit, self.inputs)
-            budget = replace(budget, whole=self.found[0].peak(()), room=room or None)
-            arguments, kernels = self.call.arguments, Former(self.plan, room=room)
+            budget = replace(budget, whole=self.ways[0][2].peak(()), room=room or None)
+            arguments, kernels = self.call.arguments, Former(plan, room=room)
             spelling, again = dialect(self.call.backend), choices.names(groups)
-            module = emit(self.operations, spelling, arguments, kernels, frees=True, again=again)
-            return replace(self.plan, budget=budget), module
-        least = min(choices.least for choices in self.found.values())
+            module = emit(plan.arrays, spelling, arguments, kernels, frees=True, again=again)
+            return replace(plan, budget=budget), module
+        least = min(choices.least for _, _, choices in self.ways)
         way = "and its way back take" if self.learned else "takes"
         message = f"this call {way} at least {least:,} bytes beside its inputs, and the budget is {limit:,}"
         raise _unkept(message, f"`memory={least}` is the least that can be kept; take smaller sizes or fewer at a time")
+
+
+def _streamed(step: Step) -> Step:
+    """A step whose scores are never computed at once."""
+    return replace(step, words=tuple(words for words in step.words if WHOLE not in words))

@@ -25,6 +25,10 @@ _MOST_MISSES = 4
 _FIRST_SIZED, _MOST_SIZED = 16, 4
 
 
+def _is_plain(value: Any) -> bool:
+    return is_tensor(value) or type(value) in (bool, int, float)
+
+
 class Expected(NamedTuple):
     """Calls that are looked for first: what they ask for, a test of their arrays, and how they run. `sized` are those
     of known sizes, for which the function does only what sizes do not decide."""
@@ -83,6 +87,9 @@ class Caller:
         except (AttributeError, KeyError, TypeError):
             again = self._is_transformed() and differentiates_again()
             like, sized = self.calls.like(values, *asked, again), self._repeated is None
+            if like is not None and like.kernel is not None and sized and all(map(_is_plain, values)):
+                self._expect(asked, values, like)
+                sized = False
         if like is not None:
             if not sized:
                 self._expect_sizes(asked, values, like)
@@ -132,14 +139,14 @@ class Caller:
         like = self.calls.like(values, None, backend, False, True, False)
         if like is None or like.kernel is None or not (like.fits is None or like.fits(values)):
             return None
-        if not all(is_tensor(value) or type(value) in (bool, int, float) for value in values):
+        if not all(map(_is_plain, values)):
             return None
         key = tuple((v.shape, v.stride(), v.dtype, v.device, v.requires_grad) if is_tensor(v) else v for v in values)
         if key not in self._of_one_size:
             if len(self._of_one_size) == _MOST_SIZED:
                 del self._of_one_size[next(iter(self._of_one_size))]
             made = for_sizes(self.engine, like.kernel, values, keeps=("cpu", "cuda"))
-            self._of_one_size[key] = None if made is None else made.function
+            self._of_one_size[key] = None if made is None else like.by(made).function
         return self._of_one_size[key]
 
     def wait(self, calls: int) -> None:
@@ -180,7 +187,7 @@ class Caller:
         if made is None:
             return None
         # What fits is decided by sizes, and for arrays that require a gradient by whether gradients are on.
-        fits = like.fits if any(value.requires_grad for value in values) else None
+        fits = like.fits if any(getattr(value, "requires_grad", False) for value in values) else None
         return alike(values, of_one_size=True), replace(like.by(made), fits=fits)
 
     @guarded

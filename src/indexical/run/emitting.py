@@ -18,7 +18,7 @@ from ..engine.rules import optimise
 from ..engine.show import Module, emit, emit_sized
 from ..engine.show.once import Groups
 from ..engine.skew import skew
-from ..engine.specialise import Sizes, specialise
+from ..engine.specialise import Sizes, one_way, specialise
 from ..engine.trace import traced
 from ..ir import nodes as ir
 from ..ir.constants import in_digits
@@ -41,7 +41,8 @@ def emitted(
     assert plan.arrays is not None
     if is_dumped():
         print(passes(plan), file=sys.stderr)
-    return plan, emit(plan.arrays, dialect(plan.backend), call.arguments, Former(plan, case=case))
+    arrays = plan.arrays if case is None else one_way(plan.arrays, case.sizes)
+    return plan, emit(arrays, dialect(plan.backend), call.arguments, Former(plan, case=case))
 
 
 def planned(call: Call, wanted: tuple[str, ...], isolate: bool, recompute: bool) -> Plan:

@@ -42,7 +42,8 @@ class Known:
     """An emitted function for calls of one signature, which gives what the call returns.
 
     `fits` says whether these arrays pass the checks that the function does not make itself; None where there are none.
-    `kernel` is whose function it is; None where it takes other arrays than the call has.
+    `kernel` is whose function it is; None where it takes arrays of another library. Some values are `moved` before this
+    takes them.
     """
 
     function: Callable[..., Any]
@@ -50,10 +51,12 @@ class Known:
     refused: tuple[type[Exception], ...]
     pack: Callable[[Any], Any] | None
     kernel: Kernel | None
+    moved: tuple[Callable[[Any], Any] | None, ...] = ()
 
     def by(self, kernel: Kernel) -> Known:
         """The same by another kernel."""
-        return replace(self, function=kernel.function, refused=(*self.refused, kernel.refused), kernel=kernel)
+        function = _moving(kernel.function, self.moved)
+        return replace(self, function=function, refused=(*self.refused, kernel.refused), kernel=kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +124,32 @@ def unlike(*values: Any) -> bool:
 
 def alike(values: Values, of_one_size: bool = False, growing: Mapping[int, int] | None = None) -> Callable[..., bool]:
     """A test whether as many tensors have the signatures of these, or also their sizes and strides, in one call of
-    PyTorch's own guards: a fifth of the time that it takes to ask each. It also compares whether they require gradients
-    (not whether these are on) and what else PyTorch does with a call (transforms, modes). Where it says no, or this
-    version has none, they may be alike all the same. Those at the places `growing` may have another size along an axis,
-    which is counted from the end, and other strides but along the last."""
-    if not values or not all(map(tensors.is_tensor, values)):
+    PyTorch's own guards, a fifth of the time that it takes to ask each; and whether plain numbers have their types. It
+    also compares whether tensors require gradients (not whether these are on) and what else PyTorch does with a call
+    (transforms, modes). Where it says no, or this version has none, they may be alike all the same. Those at the places
+    `growing` may have another size along an axis, which is counted from the end, and other strides but along the last.
+    """
+    if not all(tensors.is_tensor(value) or type(value) in (bool, int, float) for value in values):
         return unlike
     from ..backends.kernels.torch_guards import guard_for  # It loads PyTorch.
 
-    sizes = [list(value.shape) if of_one_size else [None] * value.ndim for value in values]
-    strides = [list(value.stride()) if of_one_size else [None] * value.ndim for value in values]
+    given = [value for value in values if tensors.is_tensor(value)]
+    sizes = [list(value.shape) if of_one_size else [None] * value.ndim for value in given]
+    strides = [list(value.stride()) if of_one_size else [None] * value.ndim for value in given]
     for place, axis in (growing or {}).items():
         sizes[place][axis] = None
-        strides[place][:-1] = [None] * (values[place].ndim - 1)
-    return guard_for(values, sizes, strides) or unlike
+        strides[place][:-1] = [None] * (given[place].ndim - 1)
+    test = guard_for(given, sizes, strides) if given else None
+    if test is None or len(given) == len(values):
+        return test or unlike
+    named = {f"a{n}": value for n, value in enumerate(values)}
+    names, arrays = [*named], [name for name, value in named.items() if tensors.is_tensor(value)]
+    numbers = {name: type(value).__name__ for name, value in named.items() if name not in arrays}
+    tests = [f"type({name}) is {kind}" for name, kind in numbers.items()]
+    tests += [f"-{_SMALL} <= {name} < {_SMALL}" for name, kind in numbers.items() if kind == "int"]
+    source = f"lambda {', '.join(names)}: {' and '.join(tests)} and test({', '.join(arrays)})"
+    both: Callable[..., bool] = eval(source, {"test": test})
+    return both
 
 
 def in_order(names: tuple[str, ...], arrays: Values, named: Mapping[str, Any]) -> Values:
@@ -153,16 +168,16 @@ def known(call: Call, kernel: Kernel, values: Values, alone: bool) -> Known | No
     inputs = call.program.inputs
     if any(map(partial(_is_read, call.backend), inputs, values)):
         return None
-    moved = [_conversion(call, tensor.name, value) for tensor, value in zip(inputs, values, strict=True)]
+    moved = tuple(_conversion(call, tensor.name, value) for tensor, value in zip(inputs, values, strict=True))
     wanted = kernel.wanted
     pack = None if alone else packed(wanted)._make if len(wanted) > 1 else packed(wanted)
     checks = _checks(call, kernel.parts, values)
     if checks is None:
         return None
-    function = kernel.function if not any(moved) else partial(_converted, kernel.function, moved)
     fits = None if not checks else checks[0] if len(checks) == 1 else partial(_all, checks)
     refused = (kernel.refused, ArithmeticError, MemoryError)
-    return Known(function, fits, refused, pack, None if any(moved) else kernel)
+    is_own = call.backend == "torch" or not any(moved)
+    return Known(_moving(kernel.function, moved), fits, refused, pack, kernel if is_own else None, moved)
 
 
 def is_excused(problem: RuntimeError, values: Values) -> bool:
@@ -205,7 +220,12 @@ def _numpy(value: Any, dtype: Dtype | None) -> Any:
     return as_numpy(array if dtype is None else rounded(array, dtype), dtype)
 
 
-def _converted(function: Callable[..., Any], conversions: list[Callable[[Any], Any] | None], *values: Any) -> Any:
+def _moving(function: Callable[..., Any], moved: tuple[Callable[[Any], Any] | None, ...]) -> Callable[..., Any]:
+    """A function of the values as a call has them."""
+    return partial(_converted, function, moved) if any(moved) else function
+
+
+def _converted(function: Callable[..., Any], conversions: tuple[Callable[[Any], Any] | None, ...], *values: Any) -> Any:
     return function(*[v if c is None else c(v) for v, c in zip(values, conversions, strict=True)])
 
 

@@ -1,4 +1,4 @@
-"""Attention over few pairs of a query and a key: one call of the library with a mask, or plain products.
+"""The gradients of attention over few pairs of a query and a key: by the library with a mask, or plain products.
 
 A mask, and for products all scores, are in memory at once. This text needs PyTorch and nothing else.
 """
@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-LONG = 1024  # With as many keys it is worth while to leave out those at the ends that nobody hears.
 
 
 def _is_read_by_others() -> bool:
@@ -32,50 +30,6 @@ def all_take_part(allowed: Tensor) -> bool:
         return True
     flags = allowed.view(torch.uint8)  # A maximum of bytes is far faster than `any`.
     return bool(flags.amax(-2).all()) and bool(flags.amax(-1).all())
-
-
-def attend_masked(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    allowed: Tensor | None,
-    bias: Tensor | None,
-    scale: float,
-    all_attend: bool = False,
-) -> Tensor:
-    """Softmax attention at pairs that are allowed, with a bias added to the scores, to which there is no gradient.
-
-    Query, key and value are (batch, head, place, width); what is allowed and the bias broadcast to (batch, head, query,
-    key). Who hears nothing gets 0, and a key that nobody hears is not read, unless it is known that `all_attend`.
-    """
-    empty = None
-    if allowed is not None and not all_attend and 0 not in (allowed.numel(), query.numel(), value.numel()):
-        if not _is_read_by_others() and not _is_learned(query, key, value):
-            if key.shape[-2] >= LONG:
-                used = _hull(allowed)
-                key, value, allowed = key[..., used, :], value[..., used, :], allowed[..., used]
-                bias = None if bias is None else bias[..., used]
-            out = _library(query, key, value, _joined(query, allowed, bias), scale)
-            if math.isfinite(out.sum()):  # Nothing that is not finite was read, with whatever weight.
-                return out
-        if not all_take_part(allowed):
-            query, key, value, empty = _apart(query, key, value, allowed)
-    if _is_mapped() or 0 in (query.numel(), key.numel(), value.numel()):
-        out = _products(query, key, value, allowed, bias, scale)
-    else:
-        out = _library(query, key, value, _joined(query, allowed, bias), scale)
-    return out if empty is None else out.masked_fill(empty, 0.0)
-
-
-def _hull(allowed: Tensor) -> slice:
-    """The keys from the first to the last that some query of some batch hears."""
-    used = allowed.any(-2)
-    places = used.reshape(-1, used.shape[-1]).any(0).nonzero()
-    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(None)
-
-
-def _is_learned(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def _is_tame(query: Tensor, key: Tensor, value: Tensor) -> bool:
@@ -101,29 +55,6 @@ def _joined(query: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tenso
         return allowed
     bias = bias.detach().to(torch.promote_types(query.dtype, torch.float32))
     return bias if allowed is None else bias.masked_fill(~allowed, -math.inf)
-
-
-def _library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """The fused kernel, which wants one width and no gaps in the last axis, and on a CPU 32 bits: of 16, it rounds the
-    weights to as many."""
-    if query.is_cpu and query.dtype.itemsize == 2:
-        return _library(query.float(), key.float(), value.float(), mask, scale).to(query.dtype)
-    width = value.shape[-1]
-    if query.shape[-1] != width:
-        most = max(query.shape[-1], width)
-        query, key, value = (torch.nn.functional.pad(x, (0, most - x.shape[-1])) for x in (query, key, value))
-    if not (query.is_contiguous() and key.is_contiguous() and value.is_contiguous()):
-        query, key, value = (x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value))
-    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scale)
-    return out if out.shape[-1] == width else out[..., :width]
-
-
-def _products(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bias: Tensor | None, scale: float
-) -> Tensor:
-    """The same, plainly: rows that hear nothing are NaN, in which nobody is interested."""
-    weights = _weights(query, key, allowed, bias, scale)
-    return (weights @ value.to(weights.dtype)).to(value.dtype)
 
 
 def _weights(query: Tensor, key: Tensor, allowed: Tensor | None, bias: Tensor | None, scale: float) -> Tensor:
@@ -154,7 +85,13 @@ def attend_masked_backward(
     scale: float,
     all_attend: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `attend_masked` by query, key and value, where `gradient` arrives at its result."""
+    """The gradients of softmax attention by query, key and value, where `gradient` arrives at its result: at pairs that
+    are allowed, with a bias added to the scores, to which there is none.
+
+    Query, key and value are (batch, head, place, width); what is allowed and the bias broadcast to (batch, head, query,
+    key). Who hears nothing has no gradient, and a key that nobody hears is not read, unless it is known that
+    `all_attend`.
+    """
     empty = None
     if allowed is not None and not all_attend and not all_take_part(allowed):
         query, key, value, empty = _apart(query, key, value, allowed)

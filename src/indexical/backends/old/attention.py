@@ -20,7 +20,6 @@ from . import (
     operands,
     scans,
     sizes,
-    small_attention,
 )
 from .base import Value, plain
 from .code import NAN, Infix, Name, Prefix, Ternary, call, infix
@@ -171,7 +170,7 @@ def unless_keyless(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, val
 
 
 def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
-    """Each query with its intervals of keys, computed from the guard by arithmetic; over few pairs, by a mask."""
+    """Each query with its intervals of keys, computed from the guard by arithmetic."""
     learned = interval_attention.learned(low, let, attend, frame) if tiles else []
     if not learned:
         return unlearned(low, let, attend, frame, tiles)
@@ -193,18 +192,8 @@ def intervals(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: b
 def unlearned(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, tiles: bool) -> Value:
     """The same where the bias of the scores needs no gradient."""
     taken = interval_attention.kernel_operands(low, let, attend, frame)
-    few = small_attention.few(low, attend, frame)
-    if few is None:
-        code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
-        return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
-    variable = low.text.fresh(f"{let.name}_attended")
-    give = partial(low.text.assign, variable)
-    low.branch(
-        few,
-        lambda: give(interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked").code()),
-        lambda: give(interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()),
-    )
-    return operands.restored(low, Name(variable), let, attend, frame)
+    code = interval_attention.interval_call(low, let, attend, frame, tiles, taken).code()
+    return operands.restored(low, operands.with_total(low, code, let, frame), let, attend, frame)
 
 
 def stream(low: Lowering, let: ir.Let, attend: Attend, frame: Frame) -> Value:

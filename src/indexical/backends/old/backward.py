@@ -100,7 +100,7 @@ def _library_back(
     if few is not None:
         low.text.add("if", few)
         with low.block():
-            met = interval_attention.masked_call(low, let, attend, frame, taken, "attend_masked_backward")
+            met = interval_attention.masked_backward(low, let, attend, frame, taken)
             low.text.unpack(names, met.code(arriving))
         low.text.add("else")
         with low.block():

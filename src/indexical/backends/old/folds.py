@@ -14,7 +14,9 @@ from ...ir.types import Coordinate
 from ...ir.walk import substitute
 from ...plan.steps import Attend, Attention, Free, Softpick, Step
 from ...plan.target import STREAM
+from ...records import replace
 from .operands import hull_expr, is_hull
+from .plan.few import last_hears_all
 
 
 def fold_of(step: Step, lets: Mapping[str, ir.Let], library: Dialect) -> Found | None:
@@ -22,6 +24,13 @@ def fold_of(step: Step, lets: Mapping[str, ir.Let], library: Dialect) -> Found |
     if not library.tiles_folds or step.attend is None or step.kernel != STREAM or step.attend.decodes:
         return None
     return found_of(step, step.attend, lets)
+
+
+def few_of(step: Step, lets: Mapping[str, ir.Let]) -> Found | None:
+    """A step as a fold in calls of few pairs, for which another kernel would take longer; None where none would."""
+    if step.attend is None or step.attend.few is None or step.kernel == STREAM:
+        return None
+    return replace(found_of(step, step.attend, lets), alone=last_hears_all(step.attend))
 
 
 def found_of(step: Step, attend: Attend, lets: Mapping[str, ir.Let]) -> Found:
@@ -33,7 +42,6 @@ def found_of(step: Step, attend: Attend, lets: Mapping[str, ir.Let]) -> Found:
     covered = [lets[name] for name in (*step.covers, step.definition)]
     texts = tuple(dict.fromkeys(clause.span.text for let in covered for clause in let.clauses))
     row = attend.row or _asking(attention, lets[step.definition])
-    few = None if attend.few is None or isinstance(attention.normaliser, Softpick) else attend.few
     return Found(
         step.definition,
         _normaliser(attention),
@@ -48,7 +56,7 @@ def found_of(step: Step, attend: Attend, lets: Mapping[str, ir.Let]) -> Found:
         attention.empty != "zero",
         is_hull(attend) and all(bound is None or _is_of_queries(bound, attend) for bound in hull),
         attend.totals,
-        None if few is None else (few.scores, few.learned),
+        attend.few,
         _hears_itself(attend, row, lets),
         texts,
     )

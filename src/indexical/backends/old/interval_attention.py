@@ -56,8 +56,9 @@ def tested(attend: Attend) -> tuple[ir.Expr, ...]:
     return pieces[0].rest if plain else attend.attention.guard
 
 
-def masked_call(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, taken: Operands, name: str) -> KernelCall:
-    """A call over few pairs, by the kernel of this name."""
+def masked_backward(low: Lowering, let: ir.Let, attend: Attend, frame: Frame, taken: Operands) -> KernelCall:
+    """The call for the gradients of few pairs."""
+    name = "attend_masked_backward"
     low.kernels.setdefault("torch_masked", set()).add(name)
     scale, operands = taken
     all_attend = small_attention.all_attend(low, attend, frame)

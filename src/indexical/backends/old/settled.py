@@ -48,7 +48,7 @@ _MAKERS = frozenset(("torch.stack", "torch.broadcast_tensors", "torch.where", "c
 _METHODS = frozenset(("to", "abs", "any", "expand"))
 _WORDS = frozenset(("device", "None", "True", "False"))
 # Functions and kernels that read the arrays they are given, and return none of them.
-_READERS = frozenset("add attend_masked rounded subtract take torch.where".split())
+_READERS = frozenset("add attend_masked_backward rounded subtract take torch.where".split())
 _READERS |= {"torch.nn.functional.scaled_dot_product_attention"}
 
 

@@ -21,15 +21,11 @@ TRUE = Name("True")
 
 
 def few(low: Lowering, attend: Attend, frame: Frame) -> Node | None:
-    """A test that the mask of this call, and what is added to its scores, have few points; None for never."""
+    """A test that a call has few scores; None for never."""
     if attend.few is None:
         return None
-    parts = [*attend.attention.guard, *([] if attend.scores.bias is None else [attend.scores.bias])]
-    apart = {c for part in parts for c in part.type.coordinates} & set(frame.batch)
-    # Of more than two batch axes some are folded into one, and a mask along one is built along all.
-    lead = frame.batch if apart and len(frame.batch) > 2 else tuple(c for c in frame.batch if c in apart)
-    points = contraction.product_of_lengths(low, (*lead, *_pair(attend, frame)), frame.scope)
-    return infix("<=", points, attend.few.mask)
+    points = contraction.product_of_lengths(low, (*frame.batch, *_pair(attend, frame)), frame.scope)
+    return infix("<=", points, attend.few)
 
 
 def _pair(attend: Attend, frame: Frame) -> tuple[Coordinate, ...]:

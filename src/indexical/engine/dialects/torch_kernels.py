@@ -5,11 +5,13 @@ from __future__ import annotations
 # A kernel's name in the plan, and the function that is called for it.
 KERNELS = {
     "among_first": "among_first",
+    "attention": "attended",
     "by_place": "by_place",
     "convolution": "convolved",
     "cross_entropy": "torch.nn.functional.cross_entropy",
     "decayed": "decayed",
     "layer_norm": "torch.nn.functional.layer_norm",
+    "only_heard": "only_heard",
     "products_by_place": "products_by_place",
     "rank": "rank",
     "rms_norm": "torch.nn.functional.rms_norm",
@@ -17,6 +19,30 @@ KERNELS = {
 }
 
 TEXTS = {
+    "attended": '''
+def attended(query, key, value, scale=1.0, mask=None):
+    """Softmax attention with a mask that is added to the scores, over (batch, head, place, width): by the library's
+    kernel, which has one width and no gradient to the mask. A query whose mask is all -inf gets 0."""
+    def by_products():
+        scores = query @ key.mT * scale
+        if mask is None:
+            return torch.softmax(scores, -1) @ value
+        gone = mask == -math.inf
+        return torch.softmax((scores + mask).masked_fill(gone, -math.inf), -1).masked_fill(gone, 0.0) @ value
+
+    learned = mask is not None and mask.requires_grad and torch.is_grad_enabled()
+    if learned or recorded(query) or 0 in (query.numel(), key.numel()):
+        return by_products()
+    width, most = value.shape[-1], max(query.shape[-1], value.shape[-1])
+    taken = query, key, value
+    if query.shape[-1] != width:
+        taken = [torch.nn.functional.pad(x, (0, most - x.shape[-1])) for x in taken]
+    taken = [x if x.stride(-1) == 1 else x.contiguous() for x in taken]
+    out = torch.nn.functional.scaled_dot_product_attention(*taken, mask, scale=scale)
+    if mask is not None and not math.isfinite(out.detach().sum()):
+        return by_products()  # A score that does not count may not be finite: -inf and it are no number.
+    return out if most == width else out[..., :width]
+'''.strip(),
     "among_first": '''
 def among_first(x, kept=None, count=1):
     """Whether each number is among so many largest ones along the last axis, the first of equal ones first and NaN
@@ -26,6 +52,13 @@ def among_first(x, kept=None, count=1):
     found = torch.zeros((*x.shape[:-1], n + 1), dtype=torch.bool, device=x.device)
     found = found.scatter(-1, torch.where(place < 0, n, place), True)[..., :n]
     return found if kept is None else torch.where(kept, found, kept.sum(-1, keepdim=True) < count)
+'''.strip(),
+    "only_heard": '''
+def only_heard(x, allowed, gone):
+    """x, 0 where nothing is allowed along so many last axes: there it may be anything. What is finite may stay."""
+    if not recorded(x) and math.isfinite(x.detach().sum()):
+        return x
+    return torch.where(allowed.any(tuple(range(-gone, 0))), x, 0.0)
 '''.strip(),
     "rank": '''
 def rank(x, kept=None):
@@ -38,6 +71,13 @@ def rank(x, kept=None):
         kept = kept.gather(-1, order)
         places = torch.where(kept, kept.cumsum(-1) - 1, kept.sum(-1, keepdim=True))
     return torch.zeros_like(order).scatter(-1, order, places)
+'''.strip(),
+    "recorded": '''
+def recorded(x):
+    """Whether somebody reads what is computed: a graph, a transform, a mode. Then no number may be looked at."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.autograd.forward_ad._current_level >= 0 or torch._C._len_torch_dispatch_stack() > 0 or x.is_meta
 '''.strip(),
     "top": '''
 def top(x, kept=None, count=1):

@@ -32,8 +32,7 @@ def planned(low: Lowering, wanted: tuple[str, ...]) -> Plan:
             continue
         match order:
             case ir.Once(name) | ir.Stepwise(((name, _), *_)) if name in low.kernels:
-                found = low.kernels[name].fold
-                low.values[name] = _opaque(low, low.lets[name]) if found is None else fold(low, low.lets[name], found)
+                low.values[name] = _kernel(low, low.lets[name])
             case ir.Once(name):
                 low.values[name] = define(low, low.lets[name])
             case ir.Stepwise():
@@ -58,11 +57,14 @@ def _needed(low: Lowering, wanted: tuple[str, ...]) -> set[str]:
     return low.lets.keys() & reached((*wanted, *asserted(low.program)), reads)
 
 
-def _opaque(low: Lowering, let: ir.Let) -> Value:
-    """A definition that a kernel of the former emitter computes."""
+def _kernel(low: Lowering, let: ir.Let) -> Value:
+    """A definition that a kernel computes, of the former emitter or as an operation."""
     kernel = low.kernels[let.name]
-    read = tuple((name, low.values[name]) for name in kernel.reads)
-    return value(Opaque(let.name, kernel.label, kernel, read, low.home(let.name), let.kind, low.dtypes[let.name]))
+    if kernel.fold is not None:
+        return fold(low, let, kernel.fold)
+    read, home = tuple((name, low.values[name]) for name in kernel.reads), low.home(let.name)
+    found = value(Opaque(let.name, kernel.label, kernel, read, home, let.kind, low.dtypes[let.name]))
+    return found if kernel.few is None else fold(low, let, kernel.few, found)
 
 
 def _agreed(low: Lowering) -> tuple[tuple[ir.Expr, ir.Expr], ...]:

@@ -8,7 +8,7 @@ from ...ir.types import SHORT, Coordinate
 from ...ir.walk import walk
 from ...records import dataclass, replace
 from ...source import Span
-from ..ops import Axis, Fold, Iota, Read, Value, apply, value
+from ..ops import Axis, Either, Fold, Iota, Read, Value, apply, value
 from . import elementwise
 from .lowering import Lowering
 from .ranges import axis_of, bind
@@ -21,7 +21,8 @@ class Found:
     the `score` where all `guards` hold, and of `more`. `row` is the coordinate of the queries, which hear the keys from
     `low` up to `beyond`, where these are given, and all of these where it `is_interval`. Over no keys it is 0, or where
     it `divides` NaN. `totals` are definitions that are the logarithm of what weights are divided by, each with the
-    coordinates of its axes here. `few` and `hears_itself` are those of a fold. `texts` are its lines."""
+    coordinates of its axes here. `few` and `hears_itself` are those of a fold. `texts` are its lines. A query that is
+    `alone` hears all keys."""
 
     definition: str
     normaliser: str
@@ -36,27 +37,45 @@ class Found:
     divides: bool
     is_interval: bool
     totals: tuple[tuple[str, tuple[Coordinate, ...]], ...]
-    few: tuple[int, int] | None
+    few: int | None
     hears_itself: bool
     texts: tuple[str, ...]
+    alone: bool = False
 
 
-def fold(low: Lowering, let: ir.Let, found: Found) -> Value:
-    """The definition as a fold, 0 where its own guard fails; or as the logarithm of what its weights are divided by."""
+def fold(low: Lowering, let: ir.Let, found: Found, many: Value | None = None) -> Value:
+    """The definition as a fold, 0 where its own guard fails; or as the logarithm of what its weights are divided by.
+    Where there is another way for `many` pairs, it is a fold of few."""
     main = low.lets[found.definition]
     low.turn_to(main)
     op = _fold(low, main, found)
+    if many is not None:
+        assert found.few is not None
+        whole = _part(low, let, found, replace(op, few=None, at_once=True))
+        rows = (axis.extent for axis in op.score.axes if axis.name == op.row and found.alone)
+        return value(Either(op.pairs, int(op.divides), found.few, many, op.texts, next(rows, None), (whole,)))
+    return _part(low, let, found, op)
+
+
+def _part(low: Lowering, let: ir.Let, found: Found, op: Fold) -> Value:
+    """What a fold is for one of its definitions."""
+    main = low.lets[found.definition]
     totals = dict(found.totals)
     low.turn_to(let)
-    (clause,), home = let.clauses, low.home(let.name)
-    scope = _scope(low, let)
     body = value(op)
     if let.name in totals:
+        home = low.home(let.name)
         names = {axis.coordinate: other.name for axis, other in zip(main.axes, low.home(main.name), strict=True)}
         body = value(replace(op, part="logarithm"))
         there = ((names[c], axis) for c, axis in zip(totals[let.name], home, strict=True))
         moved = sorted((name, value(Iota(axis))) for name, axis in there if axis.name != name and name in body.names)
         body = value(Read(body, tuple(moved))) if moved else body
+    return _finished(low, let, body)
+
+
+def _finished(low: Lowering, let: ir.Let, body: Value) -> Value:
+    """A definition that is a value where its guard holds."""
+    (clause,), scope = let.clauses, _scope(low, let)
     guard = None if clause.guard is None else low.value(clause.guard, scope)
     body = elementwise.as_kind(low, body, let, scope.where(clause.guard))
     return body if guard is None else elementwise.where(low, guard, body, elementwise.zero("real", clause.span))
@@ -105,6 +124,7 @@ def _fold(low: Lowering, let: ir.Let, found: Found) -> Fold:
         found.is_interval,
         "result",
         found.few,
+        False,
         found.hears_itself,
         found.texts,
     )

@@ -33,7 +33,7 @@ class Unsupported(Exception):
 
 class Kernel(Protocol):
     """A kernel that the plan chose: what it is called, the tensors that it reads, and what it is as an operation; None
-    where the former emitter prints it."""
+    where the former emitter prints it. `few` is what it is as an operation in calls of few pairs."""
 
     @property
     def label(self) -> str: ...
@@ -41,6 +41,8 @@ class Kernel(Protocol):
     def reads(self) -> tuple[str, ...]: ...
     @property
     def fold(self) -> Found | None: ...
+    @property
+    def few(self) -> Found | None: ...
 
 
 class Lowering:

@@ -65,7 +65,7 @@ def is_number(one: Value, number: int) -> bool:
 
 def applied(fn: str, *args: Value) -> Value:
     """An elementwise function; a number of the host of such numbers. A cast of one is no such number."""
-    if not all(isinstance(arg.op, Number) for arg in args) or fn.startswith("as "):
+    if not all(isinstance(arg.op, Number) for arg in args) or fn == "where" or fn.startswith("as "):
         return apply(fn, *args)
     given = tuple(arg.op.expr for arg in args if isinstance(arg.op, Number))
     return host(build.apply(fn, given, apply(fn, *args).kind, NOWHERE))

@@ -7,26 +7,33 @@ an axis has so many points as its tile, from a start on, which are sizes of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.affine import Polynomial, expression, number, of_atom
+from ...ir.affine import Polynomial, expression, number, of_atom, polynomial, replaced
+from ...ir.functions import FUNCTIONS
+from ...ir.operations import REALS
 from ...ir.types import SHORT, Coordinate, Dtype, widest
 from ...ir.walk import walk
 from ...records import dataclass, field, replace
 from ..ops import (
     Axis,
     Contract,
+    Either,
     Fold,
     Input,
     Iota,
+    Join,
+    Layout,
+    Library,
     Map,
     Normalize,
     Number,
     Op,
+    Opaque,
     Plan,
     Read,
     Reduce,
@@ -41,7 +48,21 @@ from ..ops import (
 from ..order import mapped, reachable
 from .folds import GATHERED, NORMALISERS, exp_less
 from .slopes import Undifferentiable, flows, product_sum
-from .terms import NOWHERE, applied, cast, factors_of, infinity, kept, length, product, promoted, real, where
+from .terms import (
+    NOWHERE,
+    added,
+    applied,
+    cast,
+    factors_of,
+    infinity,
+    kept,
+    length,
+    product,
+    promoted,
+    real,
+    terms_of,
+    where,
+)
 
 PEAK, LOGARITHM, DIVISOR, RESULT = "peak", "logarithm", "divisor", "result"
 
@@ -145,29 +166,17 @@ def _size(name: Coordinate) -> ir.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """The way of calls with at `least` so many `pairs`, and at `most`, or `learned` where an array learns, in which two
-    extents are the `same`, or each query and key of a `mask` takes part, where these are given: a `result` of all pairs
-    at once. It is made of what is `given` for leaves, as the mask is."""
+    """The way of calls of few pairs: a `result` of all pairs at once, made of what is `given` for leaves."""
 
-    pairs: ir.Expr
-    least: int
-    most: int
-    learned: int
-    same: tuple[ir.Expr, ir.Expr] | None
-    mask: Value | None
     given: tuple[Value, ...]
     result: Value
 
-    def of(self, leaves: Iterable[Value]) -> tuple[Value, Value | None]:
-        """The result and the mask, made of leaves."""
-        others = dict(zip(self.given, leaves, strict=True))
-        return _replaced(self.result, others), None if self.mask is None else _replaced(self.mask, others)
+    def of(self, leaves: Iterable[Value]) -> Value:
+        """The result, made of leaves."""
+        return _replaced(self.result, dict(zip(self.given, leaves, strict=True)))
 
-    def changed(self, number: Callable[[ir.Expr], ir.Expr], change: Callable[[Value], Value]) -> Few:
-        same = None if self.same is None else (number(self.same[0]), number(self.same[1]))
-        mask = None if self.mask is None else change(self.mask)
-        given, result = tuple(map(change, self.given)), change(self.result)
-        return replace(self, pairs=number(self.pairs), same=same, mask=mask, given=given, result=result)
+    def changed(self, change: Callable[[Value], Value]) -> Few:
+        return Few(tuple(map(change, self.given)), change(self.result))
 
 
 def _replaced(one: Value, others: Mapping[Value, Value]) -> Value:
@@ -218,14 +227,28 @@ def by_tiles(plan: Plan, learns: bool = False) -> Plan:
     values = reachable([each.value for each in plan.definitions.values()])
     if not any(isinstance(one.op, Fold) for one in values):
         return plan
-    return mapped(plan, partial(_by_tiles, learns=learns))
+    return mapped(plan, partial(_by_tiles, learns=learns, pairs={}))
 
 
-def _by_tiles(one: Value, learns: bool) -> Value:
+def _by_tiles(one: Value, learns: bool, pairs: dict[Value, ir.Expr]) -> Value:
+    """A value with loops, or all `pairs` at once, in the place of a fold; of the latter it is noted how many there are.
+    """
     op = one.op
+    if isinstance(op, Either) and op.fold:
+        kernel = op.many.op
+        assert isinstance(kernel, Opaque)
+        # All that one kernel gives has the same leaves.
+        own = dict.fromkeys(part for _, part in kernel.operands if not part.is_host)
+        leaves = tuple(own | dict.fromkeys(_reached(op.fold[0], own)))
+        count = next((pairs[part] for part in reachable(op.fold) if part in pairs), op.pairs)
+        return value(replace(op, pairs=count, fold=(), few=_few(leaves, op.fold[0]), leaves=leaves))
     if not isinstance(op, Fold):
         return one
     nest = _Nest(op, learns)
+    if op.at_once:
+        whole = nest.at_once()
+        pairs[whole] = op.pairs
+        return whole
     forward = nest.forward()
     back: Turn | str | None = None
     if learns:
@@ -236,8 +259,36 @@ def _by_tiles(one: Value, learns: bool) -> Value:
     outputs = nest.outputs()
     homes = tuple((home, dtype) for _, home, dtype in outputs)
     part = [name for name, _, _ in outputs].index(op.part)
-    few = nest.few() if op.few is not None and op.part == RESULT else None
-    return value(Tiles(forward, back, tuple(leaf for leaf, _ in nest.parts.leaves), homes, part, few))
+    leaves = tuple(leaf for leaf, _ in nest.parts.leaves)
+    many = value(Tiles(forward, back, leaves, homes, part))
+    if op.few is None:
+        return many
+    leaves = tuple(dict.fromkeys(leaves))
+    few = _few(leaves, nest.at_once())
+    return value(Either(op.pairs, int(op.divides), op.few, many, op.texts, few=few, leaves=leaves))
+
+
+def _reached(root: Value, ends: Collection[Value]) -> tuple[Value, ...]:
+    """The arrays that a value is made of: some of these, and inputs."""
+    found: dict[Value, None] = {}
+    waiting, seen = [root], set[Value]()
+    while waiting:
+        one = waiting.pop()
+        if one in ends or (isinstance(one.op, Input) and one.axes):
+            found[one] = None
+        elif one not in seen:
+            seen.add(one)
+            waiting += one.parts
+    return tuple(found)
+
+
+def _few(leaves: Sequence[Value], result: Value) -> Few:
+    """A way of calls of few pairs, with inputs that stand for leaves."""
+    stand_ins = (value(Input(f"whole {n}", leaf.axes, leaf.kind, leaf.dtype)) for n, leaf in enumerate(leaves))
+    given = {
+        leaf: leaf if isinstance(leaf.op, Input) else stand_in for leaf, stand_in in zip(leaves, stand_ins, strict=True)
+    }
+    return Few(tuple(given.values()), _replaced(result, given))
 
 
 @dataclass
@@ -463,33 +514,197 @@ class _Nest:
             return divisor
         return applied("+", *promoted((applied("log", divisor), level)))
 
-    def few(self) -> Few:
-        """All pairs at once, for calls in which each query and each key takes part: nothing else reaches the result."""
+    def at_once(self) -> Value:
+        """The result of all pairs. What nobody hears is 0 there: it reaches neither a result nor a gradient."""
         op, dtype = self.op, self.dtype
-        score, test = cast(op.score, dtype), op.where
-        carried, beside = self._apart(cast(op.value, dtype))
-        weights = kept(test, score)
-        if self.rule.divisor is not None:
-            weights = value(Normalize("softmax", score if test is None else where(test, score, infinity(-1)), op.key))
-        if beside is not None:
-            weights = applied("*", weights, kept(test, beside))
-        is_same = test is not None and op.hears_itself and self.row is not None
-        same = (self.row.extent, op.key.extent) if is_same and self.row is not None else None
-        same = None if same is not None and same[0] == same[1] else same
-        home, found_dtype = self.outputs()[0][1:]
-        result = cast(product_sum(weights, carried, [axis.name for axis in home]), found_dtype)
-        pairs: ir.Expr = build.whole(1, NOWHERE)
-        for axis in (*axes_of(score, *(() if test is None else (test,)), without=(op.key,)), op.key):
-            pairs = build.apply("*", (pairs, length(axis)), "whole", NOWHERE)
-        given: dict[Value, Value] = {}
-        for n, (leaf, _) in enumerate(self.parts.leaves):
-            home = leaf.op.home if isinstance(leaf.op, Input) else self.parts.ordered(leaf.axes)
-            given.setdefault(leaf, value(Input(f"whole {n}", home, leaf.kind, leaf.dtype)))
-        assert op.few is not None
-        stands = tuple(given[leaf] for leaf, _ in self.parts.leaves)
-        wide = {one: _widened(stand_in) for one, stand_in in given.items()}
-        mask = None if test is None or is_same else _replaced(test, wide)
-        return Few(pairs, int(op.divides), *op.few, same, mask, stands, _replaced(result, wide))
+        wide = {leaf: _widened(leaf) for leaf, _ in self.parts.leaves}
+        heard = self._heard_keys()
+        key = op.key if heard is None else heard[0]
+        if heard is not None:
+            at = applied("+", value(Iota(key)), heard[1])
+            parts = {leaf: value(Read(one, ((key.name, at),))) for leaf, one in wide.items() if op.key in leaf.axes}
+            wide |= {**parts, value(Iota(op.key)): at}
+        test = None if op.where is None else _replaced(op.where, wide)
+        # What is read at other places, too, has axes of its own, whatever they are called.
+        whole = {leaf for leaf, is_whole in self.parts.leaves if is_whole}
+        taking = {leaf: one if leaf in whole else self._taking_part(one, test) for leaf, one in wide.items()}
+        for one in reachable((op.score, op.value)):
+            if isinstance(one.op, Read) and one not in taking and len(one.names & self.parts.sides) == 1:
+                taking[one] = self._taking_part(_replaced(one, wide), test)
+        score, carried = (self._bounded(_replaced(cast(one, dtype), taking), test) for one in (op.score, op.value))
+        more = tuple(_replaced(one, wide) for one in op.more)
+        name, home, found_dtype = next(each for each in self.outputs() if each[0] == op.part)
+        return cast(self._all_pairs(name, score, carried, test, more, [axis.name for axis in home], key), found_dtype)
+
+    def _heard_keys(self) -> tuple[Axis, Value] | None:
+        """The keys from the first to the last that some query hears, and the number of the first, where a window with
+        the same steps as queries says so; None where all keys are taken."""
+        op = self.op
+        if op.low is None or op.beyond is None or not op.is_interval or self.row is None or op.row is None:
+            return None
+        if any(is_whole and op.key in leaf.axes for leaf, is_whole in self.parts.leaves):
+            return None
+        low, beyond = op.low.known.whole, op.beyond.known.whole
+        if low is None or beyond is None or not op.low.names | op.beyond.names <= {op.row}:
+            return None
+        slopes = [_slope(bound, op.row) for bound in (low, beyond)]
+        if None in slopes or min(slope or 0 for slope in slopes) < 0:
+            return None
+        zero, extent = build.whole(0, NOWHERE), length(op.key)
+        ends = replaced(low, op.row, number(0)), replaced(beyond, op.row, polynomial(self.row.extent) - 1)
+        if ends[0].constant is not None and ends[0].constant <= 0:
+            return None  # Of as many queries as keys all keys are heard.
+        first, last = (expression(end, NOWHERE) for end in ends)
+        first = build.apply("min", (build.apply("max", (first, zero), "whole", NOWHERE), extent), "whole", NOWHERE)
+        last = build.apply("max", (build.apply("min", (last, extent), "whole", NOWHERE), first), "whole", NOWHERE)
+        return Axis(op.key.name, build.apply("-", (last, first), "whole", NOWHERE)), host(first)
+
+    def _bounded(self, one: Value, test: Value | None) -> Value:
+        """A value whose exponentials are 1 where a pair does not count: their slope, infinite, would outlast the 0 that
+        it is multiplied with."""
+        others: dict[Value, Value] = {}
+        for part in reachable((one,)) if test is not None else ():
+            if _outgrows(part) and self.parts.sides <= part.names:
+                assert isinstance(part.op, Map)
+                others[part] = apply(part.op.fn, kept(test, _replaced(part.op.args[0], others)))
+        return _replaced(one, others)
+
+    def _taking_part(self, one: Value, test: Value | None) -> Value:
+        """An array of queries or keys, 0 for those that are in no pair."""
+        mine = one.names & self.parts.sides
+        if test is None or one.kind != "real" or len(mine) != 1:
+            return one
+        if not test.names & mine and self.op.key.name not in mine:
+            return one
+        return self._unless_all_hear(one, _only_heard(one, test))
+
+    def _unless_all_hear(self, one: Value, otherwise: Value) -> Value:
+        """One of two values: the first where all queries and all keys are in some pair, as far as sizes say so."""
+        op = self.op
+        if not op.hears_itself or self.row is None:
+            return otherwise
+        if self.row.extent == op.key.extent:
+            return one
+        return where(host(build.apply("==", (self.row.extent, op.key.extent), "bool", NOWHERE)), one, otherwise)
+
+    def _all_pairs(
+        self,
+        name: str,
+        score: Value,
+        values: Value,
+        test: Value | None,
+        more: tuple[Value, ...],
+        names: list[Coordinate],
+        key: Axis,
+    ) -> Value:
+        """A result of all pairs of queries and these keys, with axes of these names."""
+        rule = self.rule
+        values, beside = self._apart(values)
+        further = self._further_keys(more)
+        nothing = real(0)
+        if self.op.divides:
+            nothing = applied("/", nothing, nothing)
+        if name == RESULT and further == () and beside is None:
+            found = self._by_library(score, values, test, names, key)
+            if found is not None:
+                return where(_any(test, names), found, nothing) if self.op.divides and test is not None else found
+        score = _scaled(score, key)
+        masked = score if test is None else where(test, score, infinity(-1))
+
+        def gathered(weights: Value) -> Value:
+            weights = weights if beside is None else applied("*", weights, kept(test, beside))
+            return product_sum(weights, values, names)
+
+        if rule.divisor is None:
+            return gathered(kept(test, rule.sums[GATHERED](score, real(0))))
+        if name == RESULT and further is not None:
+            weights = value(Normalize("softmax", *_joined(masked, key, further)))
+            if further:
+                return gathered(value(Read(weights, ((_beyond(key), value(Iota(key))),))))
+            if test is None:
+                return gathered(weights)
+            # Of a row that hears nobody they are no numbers. Which rows these are, sizes may say of positions.
+            rows = [name for name in test.names if name != key.name]
+            heard = test if _is_of_data(test) else _any(test, rows)
+            found = gathered(self._unless_all_hear(weights, kept(heard, weights)))
+            if not self.op.divides:
+                return found
+            return self._unless_all_hear(found, where(_any(test, names), found, nothing))
+        peak = value(Reduce("max", masked, (key,)))
+        level = real(0) if rule.level is None else rule.level(peak)
+        each = {
+            part: weight(masked, level) if rule.masks_scores else kept(test, weight(score, level))
+            for part, weight in rule.sums.items()
+        }
+        sums = {part: value(Reduce("sum", one, (key,))) for part, one in each.items() if part != GATHERED}
+        divisor = rule.divisor(sums, level, peak, more)
+        if name != RESULT:
+            return applied("+", *promoted((applied("log", divisor), level)))
+        is_none = applied("==", divisor, real(0))
+        found = gathered(each[GATHERED])
+        return where(is_none, nothing, applied("/", *promoted((found, where(is_none, real(1), divisor)))))
+
+    def _by_library(
+        self, score: Value, values: Value, test: Value | None, names: Sequence[Coordinate], along: Axis
+    ) -> Value | None:
+        """The result of a softmax by the library's kernel, where a score is a product and something that is added; None
+        where it is not."""
+        key, parts = along.name, _product_and_more(score, along.name)
+        if parts is None or key not in values.names:
+            return None
+        (query, keys, over, scale), bias = parts
+        carried = [axis for axis in values.axes if axis.name not in score.names]
+        batch = [name for name in names if name in score.names and name != self.op.row]
+        batch += [axis.name for axis in values.axes if axis.name not in {key, *batch, *(one.name for one in carried)}]
+        # Heads that share keys, a query a row of theirs, are faster as products.
+        is_shared = not {axis.name for axis in query.axes if axis.name in batch} <= keys.names & values.names
+        if not carried or is_shared or self.op.row in keys.names | values.names or key in query.names:
+            return None
+        lead = (tuple(batch[:-1]), tuple(batch[-1:]))
+        row = () if self.op.row is None else (self.op.row,)
+        compared, gathered = (tuple(axis.name for axis in group) for group in (over, carried))
+        given: list[tuple[str, Value, Layout]] = [
+            ("", query, (*lead, row, compared)),
+            ("", keys, (*lead, (key,), compared)),
+            ("", values, (*lead, (key,), gathered)),
+        ]
+        if test is not None or bias is not None:
+            mask = real(0) if bias is None else bias
+            mask = mask if test is None else where(test, mask, infinity(-1))
+            mask = mask if mask.dtype == self.dtype else apply(f"as {self.dtype}", mask)
+            own = tuple(group if set(group) & mask.names else () for group in lead)
+            given.append(("mask", mask, (*own, row if set(row) & mask.names else (), (key,))))
+        if any(one.names - {name for group in layout for name in group} for _, one, layout in given):
+            return None
+        every, order = [one for _, one, _ in given], (*batch, *row, *gathered)
+        found = axes_of(*every, without=(along, *over))
+        if {axis.name for axis in found} != set(order):
+            return None
+        axes = tuple(sorted(found, key=lambda axis: order.index(axis.name)))
+        return value(
+            Library(
+                "attention",
+                tuple(one for _, one, _ in given),
+                tuple((name, layout) for name, _, layout in given),
+                axes,
+                (*lead, row, gathered),
+                (("scale", scale),),
+                "real",
+                self.dtype,
+            )
+        )
+
+    def _further_keys(self, more: tuple[Value, ...]) -> tuple[Value, ...] | None:
+        """The scores of further keys that carry 0, of weights that are exponentials over their sum; None for others."""
+        rule = self.rule
+        if rule.divisor is None or any(weight is not exp_less for weight in rule.sums.values()):
+            return None
+        sums, level, peak = self._sums(), self._row("level", self.axes), self._row(PEAK, self.axes)
+        divisor = rule.divisor(sums, level, peak, more)
+        if divisor is sums["total"]:
+            return ()
+        found = (one for one in more if divisor is applied("+", *promoted((sums["total"], exp_less(one, level)))))
+        return next(((one,) for one in found), None)
 
     # ------------------------------------------------------------------------- back
 
@@ -590,6 +805,92 @@ class _Nest:
         more = where(here, lost, real(0))
         left = where(value(Reduce("any", hit, (self.key,))), real(0), lost)
         return (more if to_score is None else applied("+", to_score, more)), left
+
+
+def _product_and_more(
+    score: Value, key: Coordinate
+) -> tuple[tuple[Value, Value, tuple[Axis, ...], ir.Expr], Value | None] | None:
+    """A score as a product of queries and keys, the axes that it is summed over and the number that it is multiplied
+    with, and what is added to it, if anything; None where it is something else."""
+    terms = terms_of(score)
+    for term in terms:
+        factors = factors_of(term.value)
+        dots = [one for one in factors if isinstance(one.value.op, Contract) and key in one.value.names]
+        rest = [one for one in factors if one not in dots]
+        if len(dots) != 1 or dots[0].inverse or any(key in one.value.names for one in rest):
+            continue
+        op = dots[0].value.op
+        assert isinstance(op, Contract)
+        sides = sorted(op.factors, key=lambda one: key in one.names)
+        if len(sides) != 2 or key in sides[0].names or key not in sides[1].names:
+            continue
+        scale = real(1 if term.positive else -1)
+        query = sides[0]
+        for one in rest:
+            if one.value.is_host:
+                scale = applied("/" if one.inverse else "*", scale, one.value)
+            else:
+                query = applied("/" if one.inverse else "*", *promoted((query, one.value)))
+        others = [other for other in terms if other is not term]
+        assert isinstance(scale.op, Number)
+        return (query, sides[1], op.over, scale.op.expr), added(others) if others else None
+    return None
+
+
+def _is_of_data(test: Value) -> bool:
+    """Whether a condition is of more than positions."""
+    return any(isinstance(part.op, Input) for part in reachable((test,)))
+
+
+def _only_heard(one: Value, test: Value) -> Value:
+    """An array where a condition holds somewhere along its other axes, and 0 elsewhere: by a kernel that looks at the
+    condition only where some number is not finite."""
+    inner = one.op.args[0] if isinstance(one.op, Map) and one.op.fn.startswith("as ") else one
+    own = tuple(axis.name for axis in (inner.op.home if isinstance(inner.op, Input) else one.axes))
+    gone = tuple(axis.name for axis in test.axes if axis.name not in own)
+    if not gone:
+        return kept(test, one)
+    layout = tuple((name,) for name in own)
+    mask: Layout = (*((name,) if name in test.names else () for name in own), *((name,) for name in gone))
+    axes = tuple(map(one.axis, own))
+    given, words = (("", layout), ("", mask)), (("gone", len(gone)),)
+    return value(Library("only_heard", (one, test), given, axes, layout, words, "real", one.dtype))
+
+
+def _outgrows(one: Value) -> bool:
+    """Whether a value leaves the range of numbers for large arguments, where it is defined, as exponentials do."""
+    if not isinstance(one.op, Map) or one.op.fn not in FUNCTIONS:
+        return False
+    row = FUNCTIONS[one.op.fn]
+    return row.domain == REALS and not row.finite
+
+
+def _any(test: Value, names: Collection[Coordinate]) -> Value:
+    """Whether a condition holds anywhere, along axes that are not among these."""
+    over = tuple(axis for axis in test.axes if axis.name not in names)
+    return value(Reduce("any", test, over)) if over else test
+
+
+def _beyond(key: Axis) -> Coordinate:
+    """The axis of all keys and a further one."""
+    return Coordinate(f"{key.name.name}'more")
+
+
+def _joined(scores: Value, key: Axis, further: tuple[Value, ...]) -> tuple[Value, Axis]:
+    """Scores, and those of a further key behind the last."""
+    if not further:
+        return scores, key
+    one, extent = further[0], length(key)
+    if not isinstance(one.op, Number) or not isinstance(one.op.expr, ir.Const):
+        one = applied("min", one, real(10**38))  # An infinite one takes all weight.
+    last = Axis(Coordinate(f"{key.name.name}'last"), build.whole(1, NOWHERE))
+    along = Axis(_beyond(key), build.apply("+", (extent, build.whole(1, NOWHERE)), "whole", NOWHERE))
+    beside = [axis for axis in axes_of(scores, one) if axis.name != key.name]
+    scores, one = promoted((scores, one))
+    slots = tuple(value(Iota(axis)) for axis in beside)
+    behind = applied("+", value(Iota(last)), host(extent))
+    parts = (((*slots, value(Iota(key))), scores), ((*slots, behind), one))
+    return value(Join((*beside, along), parts, "real", scores.dtype)), along
 
 
 # Of the first key that queries hear, and of the one beyond the last, whether the least counts: for those that some

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...ir import nodes as ir
 from ...ir.types import Coordinate
 from ...records import dataclass, field
-from ..arguments import Argument
+from ..arguments import ELSEWHERE, Argument
 from ..carried import carried
 from ..constants import Apart, handed_out
 from ..kernel_texts import KERNELS
-from ..ops import Input, Map, Number, Opaque, Plan, Result, Tiles, Value
+from ..ops import Either, Input, Map, Number, Opaque, Plan, Result, Tiles, Value
 from ..order import reachable, roots_of, stored
 from .again import Part
 from .elementwise import is_made
@@ -191,7 +191,8 @@ def _module(p: Printer, function: str, first: Iterable[str] = (), above: str = "
         return Module(imports, whole, files, _is_wide(p))
     notes = p.kernels.notes()
     told = {name: [*notes.get(name, ()), *p.notes.get(name, ())] for name in {**notes, **p.notes}}
-    files, for_some = (*p.kernels.files(), *files), p.kernels.is_for_some()
+    for_some = p.kernels.is_for_some() or any(check.code == ELSEWHERE for check in p.plan.checks)
+    files = (*p.kernels.files(), *files)
     return Module(imports, whole, files, _is_wide(p), for_some, told, p.inside)
 
 
@@ -271,7 +272,8 @@ def _is_computed(p: Printer, one: Value) -> bool:
 def _compute(p: Printer, one: Value, lines: Iterable[str]) -> None:
     """One definition under the lines of the relation."""
     p.add("")
-    p.tell(() if isinstance(one.op, Opaque | Tiles) else lines)  # Those of a kernel are told by what writes it.
+    is_kernel = isinstance(one.op, Opaque | Tiles | Either)
+    p.tell(() if is_kernel else lines)  # Those of a kernel are told by what writes it.
     p.needed_by = p.own_names[p.definition_of[one].name] if isinstance(one.op, Number) else ""
     p.dying = _dying(p, one) if p.overwrites else frozenset()
     code = p.code(one)

@@ -12,7 +12,6 @@ from ..ops import Opaque, Plan, Value
 from ..order import stepped_along
 from .blocks import Turns, either, in_blocks, inside
 from .code import Code
-from .tiles import joined
 
 if TYPE_CHECKING:
     from .printer import Printer
@@ -111,10 +110,13 @@ def opaque(p: Printer, one: Value) -> Code:
         variables = in_blocks(p, turns, given, [p.plan.definitions[name] for name in turns.plan.wanted])
     else:
         last = one in p.by_rows
-        p.nested = []
+        from .tiles import joined
+
+        before, p.nested = p.nested, []
         variables = _written(p, replace(op.step, last=last), given)
         if p.nested:
             p.inside[one] = joined(p.nested)
+        p.nested = before + p.nested
         if last:
             p.apart[one, stepped_along(op)[0]] = variables[op.name]
     p.told |= variables.keys()
@@ -138,7 +140,7 @@ def _written(p: Printer, kernel: Any, given: Mapping[str, str]) -> dict[str, str
     if again is not None:
         plan, learned = again
         lines = either(p, p.call("learns", *learned), plan, given, lines, variables)
-    lines = [*_deeper(p, comments), *lines]
+    lines = [*(() if p.is_told else _deeper(p, comments)), *lines]
     p.lines += lines[1:] if p.lines and not p.lines[-1] and not lines[0] else lines
     return variables
 

@@ -18,6 +18,7 @@ from ..ops import (
     Carried,
     Contract,
     Definition,
+    Either,
     Input,
     Iota,
     Join,
@@ -50,7 +51,7 @@ from .opaque import Kernels, opaque
 from .reads import read
 from .reductions import normalize, reduce
 from .rows import Rows, so_far
-from .tiles import tiles
+from .tiles import either, tiles
 from .words import places_of, word_for
 from .writes import put, write
 
@@ -138,6 +139,8 @@ class Printer:
         self.files: dict[str, set[str]] = {} if outer is None else outer.files
         self.masks: dict[Value, str] = {} if outer is None else outer.masks
         self.overwrites, self.dying = False, frozenset[Value]()
+        # Whether the lines of what is printed stand above; the names that arrays of loops are to have.
+        self.is_told, self.wanted_names = False, dict[Value, str]()
         self.reserved = frozenset(self.taken)
         self.turned: dict[str, tuple[Code, tuple[Coordinate, ...]]] = {}
         self.leads: dict[Coordinate, str] = {}
@@ -373,6 +376,8 @@ class Printer:
                 return opaque(self, one)
             case Tiles():
                 return tiles(self, one)
+            case Either():
+                return either(self, one)
             case Join():
                 return join(self, one)
             case Carried():

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...ir import build
 from ...ir import nodes as ir
-from ...ir.types import Coordinate, Dtype
+from ...ir.types import Coordinate
 from ...ir.walk import walk
 from ...records import dataclass, field, replace
-from ..ops import Axis, Definition, Input, Map, Number, Plan, Reduce, Tiles, Value, host, value
+from ..ops import Axis, Definition, Either, Input, Map, Number, Opaque, Plan, Reduce, Tiles, Value, host, value
 from ..order import reachable
 from ..rules.terms import NOWHERE
 from ..rules.tiles import PEAK, Turn, count_of, moving, start_of
@@ -52,26 +52,98 @@ class _Tiles:
         return self.tile[1]
 
 
+def either(p: Printer, one: Value) -> Code:
+    """All pairs at once where these are few, or the other way. Arrays that this gives together have names from then on.
+    """
+    op = one.op
+    assert isinstance(op, Either)
+    ways = {each: each.op for each in p.uses if isinstance(each.op, Either)}
+    group = {each: way for each, way in ways.items() if _are_given_together(way.many, op.many)}
+    names = {}
+    for each in group:
+        definition = p.definition_of.get(each)
+        names[each] = p.fresh("folded") if definition is None else p.own_names[definition.name]
+        p.told |= set() if definition is None else {definition.name}
+    read = set(reachable(way.few.result for way in group.values()))
+    leaves = {one: leaf for way in group.values() for one, leaf in zip(way.few.given, way.leaves, strict=True)}
+    is_read = isinstance(op.many.op, Tiles)
+    known = {one: p.named(leaf) for one, leaf in leaves.items() if is_read or one in read}
+    p.tell(op.texts)
+    p.add(f"if {number(p, op.test)}:")
+    before, p.nested = p.nested, []
+    _few(p, group, names, leaves, known)
+    p.add("else:")
+    p.depth += 1
+    p.is_told, outside = True, set(p.names)
+    p.wanted_names |= {way.many: names[each] for each, way in group.items()}
+    for each, name in names.items():
+        # A kernel names all its definitions at once.
+        code = p.names.get(each) or p.code(group[each].many)
+        if code != name:
+            p.add(f"{name} = {code}")
+    p.is_told = False
+    p.depth -= 1
+    for each in p.names.keys() - outside:  # What is computed there has no name outside.
+        del p.names[each]
+    p.names |= names
+    p.inside[one] = joined(p.nested)
+    p.nested = before + p.nested
+    return Code(names[one])
+
+
+def _are_given_together(one: Value, other: Value) -> bool:
+    """Whether two arrays are given by the same loops, or the same kernel."""
+    if isinstance(one.op, Tiles) and isinstance(other.op, Tiles):
+        return (one.op.turn, one.op.leaves) == (other.op.turn, other.op.leaves)
+    return isinstance(one.op, Opaque) and isinstance(other.op, Opaque) and one.op.step is other.op.step
+
+
+def _few(
+    p: Printer,
+    group: Mapping[Value, Either],
+    names: Mapping[Value, str],
+    leaves: Mapping[Value, Value],
+    codes: Mapping[Value, Code],
+) -> None:
+    """The lines of a call of few pairs, with the code of what stands for leaves."""
+    orders = dict(_in_order(p, leaf, one) for one, leaf in leaves.items())
+    known = {_name(orders[one]): str(code) for one, code in codes.items()}
+    inputs = tuple(orders.values())
+    numbers = tuple(one for one in p.plan.inputs if not one.axes and one not in inputs)
+    known |= {_name(one): p.variables[_name(one)] for one in numbers}
+    let = ir.Let("", (), "real", (), True, NOWHERE)
+    definitions = {}
+    for each, way in group.items():
+        name, result = names[each], way.few.of([orders[one] for one in way.few.given])
+        definitions[name] = Definition(name, way.home, result, "real", each.dtype or "f64", let)
+    p.taken -= definitions.keys()
+    named = {**_named(p, leaves.values(), inputs), **definitions}
+    lines, found, _ = inside(p, Plan(p.plan.program, (*inputs, *numbers), named, tuple(definitions)), known, 1)
+    p.taken |= definitions.keys()
+    p.lines += [line for line in lines if line]
+    for name, code in zip(definitions, found, strict=True):
+        if code != name:
+            p.add(f"    {name} = {code}")
+
+
 def tiles(p: Printer, one: Value) -> Code:
     """The array of a fold. Where others are given by the same loops, all have names from then on."""
     op = one.op
     assert isinstance(op, Tiles)
     names: dict[int, str] = {}
     for each in p.uses:
-        if not isinstance(each.op, Tiles) or (each.op.turn, each.op.leaves) != (op.turn, op.leaves):
+        if not isinstance(each.op, Tiles) or not _are_given_together(each, one):
             continue
-        definition = p.definition_of.get(each)
-        p.names[each] = names[each.op.part] = p.fresh("folded") if definition is None else p.own_names[definition.name]
+        definition, name = p.definition_of.get(each), p.wanted_names.get(each)
+        name = name or (p.fresh("folded") if definition is None else p.own_names[definition.name])
+        p.names[each] = names[each.op.part] = name
         p.told |= set() if definition is None else {definition.name}
     turn: Turn = op.turn.with_parts(dict(_in_order(p, *pair) for pair in zip(op.leaves, op.turn.given, strict=True)))
-    p.tell(turn.texts)
+    if not p.is_told:
+        p.tell(turn.texts)
     before, p.nested = p.nested, []
     if p.d.folding:
-        if op.few is not None:
-            _few(p, op, p.names[one])
-        p.depth += op.few is not None
         _apart(p, op, turn, names)
-        p.depth -= op.few is not None
     else:
         _in_place(p, op, turn, names)
     p.inside[one] = joined(p.nested)
@@ -89,49 +161,6 @@ def _in_place(p: Printer, op: Tiles, turn: Turn, names: dict[int, str]) -> None:
     t = _Tiles(p, turn, op.leaves, _batch(turn), p.d.tile)
     _loops(t, leaves, [names[n] for n in range(len(op.homes))], [home for home, _ in op.homes])
     p.taken &= taken  # The next fold writes over the arrays of this one's tiles.
-
-
-def _few(p: Printer, op: Tiles, name: str) -> None:
-    """The lines of a call of few pairs, up to the `else` of all others."""
-    few, plan = op.few, p.plan
-    given = dict(zip(few.given, (p.named(leaf) for leaf in op.leaves), strict=True))
-    orders = dict(_in_order(p, leaf, one) for leaf, one in zip(op.leaves, few.given, strict=True))
-    result, mask = few.of([orders[one] for one in few.given])
-    most = str(few.most)
-    if few.learned != few.most:
-        learned = dict.fromkeys(code for one, code in given.items() if one.kind == "real")
-        most = f"({few.learned} if {p.call('learns', *learned)} else {few.most})"
-    tests = [] if few.same is None else [f"{number(p, few.same[0])} == {number(p, few.same[1])}"]
-    test = " and ".join([*tests, f"{f'{few.least} <= ' if few.least else ''}{number(p, few.pairs)} <= {most}"])
-    inputs = tuple(dict.fromkeys(orders.values()))
-    numbers = tuple(one for one in plan.inputs if not one.axes and one not in inputs)
-    known = {_name(orders[one]): str(code) for one, code in given.items()}
-    known |= {_name(one): p.variables[_name(one)] for one in numbers}
-
-    def lines_of(name: str, one: Value, home: tuple[Axis, ...], dtype: Dtype) -> Code:
-        let = ir.Let("", (), one.kind, (), True, NOWHERE)
-        definition = Definition(name, home, one, one.kind, dtype, let)
-        inner = Plan(plan.program, (*inputs, *numbers), {name: definition}, (name,))
-        p.taken.discard(name)
-        lines, (code,), _ = inside(p, inner, known, 1)
-        p.lines += [line for line in lines if line]
-        return code
-
-    if mask is not None:
-        is_few, pair = p.fresh("few"), [axis for axis in (op.turn.row, op.turn.key) if axis is not None]
-        p.add(f"{is_few} = {test}")
-        p.add(f"if {is_few}:")
-        home = (*(axis for axis in mask.axes if axis not in pair), *pair)
-        code = lines_of(p.fresh("allowed"), mask, home, "bool")
-        code = code if op.turn.row is not None else Code(f"{code}[..., None, :]")
-        p.files.setdefault("torch_masked", set()).add("all_take_part")
-        p.add(f"    {is_few} = all_take_part({code})")
-        test = is_few
-    p.add(f"if {test}:")
-    code = lines_of(name, result, op.home, op.dtype or "f64")
-    if code != name:
-        p.add(f"    {name} = {code}")
-    p.add("else:")
 
 
 def _apart(p: Printer, op: Tiles, turn: Turn, names: Mapping[int, str]) -> None:
@@ -487,12 +516,20 @@ def _plan(t: _Tiles, values: Sequence[tuple[Value, Value]], names: Iterable[tupl
     definitions = {
         name: Definition(name, home, one, one.kind, dtype_of(one), let) for name, one, home in (*own, *wanted)
     }
-    given = {  # By these names messages speak of them.
-        f"given {n}": Definition(known.name, _input(one).home, one, one.kind, dtype_of(one), let)
-        for n, (leaf, one) in enumerate(zip(t.leaves, t.turn.given, strict=False))
-        if one in inputs and (known := p.definition_of.get(leaf)) is not None
-    }
+    given = _named(p, t.leaves, [one if one in inputs else None for one in t.turn.given])
     return Plan(p.plan.program, (*inputs, *numbers), {**given, **definitions}, tuple(name for name, _, _ in wanted))
+
+
+def _named(p: Printer, leaves: Iterable[Value], stand_ins: Iterable[Value | None]) -> dict[str, Definition]:
+    """Definitions that stand for arrays: by their names messages speak of these."""
+    from .printer import dtype_of
+
+    found = {}
+    for n, (leaf, one) in enumerate(zip(leaves, stand_ins, strict=False)):
+        known = p.definition_of.get(leaf)
+        if one is not None and known is not None:
+            found[f"given {n}"] = Definition(known.name, _input(one).home, one, one.kind, dtype_of(one), known.let)
+    return found
 
 
 def joined(plans: Sequence[Plan]) -> Plan:

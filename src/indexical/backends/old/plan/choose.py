@@ -384,8 +384,8 @@ def _attend(
                 return _by_length(let, attend, by_chunk_kernels(chunks, target, device, taken_in), dtype)
             return Step(let.name, CHUNKS, chunk_words(chunks), (), attend, chunks=chunks)
         refusals = (*refusals, Refusal(let.name, CHUNKS, chunks))
-    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels and not totals:
-        attend = replace(attend, few=few_pairs(attend, device))
+    if way in (INTERVALS, TILES, STREAM) and INTERVALS in target.kernels:
+        attend = replace(attend, few=few_pairs(attend, device, way))
     by_library = way == FUSED and not _widens(dtype, taken_in)
     if TRITON in target.kernels and device == "cuda" and dtype is not None and not by_library:
         reason = refusal(attend, {let.name: dtype})

@@ -8,16 +8,14 @@ has to be looked at makes the device wait.
 from __future__ import annotations
 
 from ....ir.affine import polynomial, replaced
-from ....plan.steps import Attend, Few, Free, Softmax, Softpick
-from ....plan.target import LEARNED
+from ....plan.steps import Attend, Softmax
+from ....plan.target import INTERVALS, STREAM
 
-# Points of a mask that arithmetic makes: 256 queries by 256 keys. Beyond, intervals leave out more than they cost.
-MASK = 1 << 16
-# Points of a mask that is data, and of a bias, which tiles make piece by piece.
-DATA = 1 << 18
-# Scores of all batches and heads; where a gradient is wanted, some copies of them are kept for it.
-SCORES = 1 << 19
-KEPT = 1 << 20
+# Numbers that are computed at once: scores of all batches and heads, or what they are made of. Of all keys; of those
+# that positions leave, where tiles are computed one after the other; and where the library's kernel takes intervals.
+SCORES = 1 << 22
+TILED = 1 << 21
+PARTS = 1 << 20
 # Positions of a causal product on a GPU for which one kernel of all pairs costs less than chunks do, whose states are
 # written and read again: chunks by the array library, and by kernels (True). Measured on an H200 with
 # `benchmarks/gpu.py --rows retention`.
@@ -40,22 +38,9 @@ def last_hears_all(attend: Attend) -> bool:
     return key.from_zero and all(more is not None and more >= 0 for more in reach)
 
 
-def few_pairs(attend: Attend, device: str) -> Few | None:
-    """The largest number of points of a mask, and of scores, to be computed in memory; None where none is."""
+def few_pairs(attend: Attend, device: str, way: str) -> int | None:
+    """The largest number of scores to be computed in memory at once; None where none is."""
     if device != "cpu":
         return None
-    normaliser = attend.attention.normaliser
-    match normaliser:
-        case Softmax(None):
-            pass
-        case Free():
-            pass
-        case Softpick(origin="zero") if attend.shape == "full":
-            pass
-        case _:
-            return None
-    is_data = attend.scores.bias is not None or any(piece.rest for piece in attend.keys)
-    # Two whole products are faster than those of tiles, but these leave out what a guard does. A stream gains where
-    # exponentials are counted from a maximum.
-    whole = attend.shape == "full" and not isinstance(normaliser, Softmax)
-    return Few(DATA if is_data else MASK, *((LEARNED, LEARNED) if whole else (SCORES, KEPT)))
+    leaves_out = any(piece.lower or piece.upper or (piece.labels and way != STREAM) for piece in attend.keys)
+    return SCORES if not leaves_out else PARTS if way == INTERVALS else TILED

@@ -9,11 +9,9 @@ from ....ir.slices import Slice, choice_of
 from ....ir.text import shown
 from ....ir.walk import walk
 from ....plan.steps import Attend, Chunks, Free, Softpick
-from ....plan.target import WIDEST
+from ....plan.target import WHOLE, WIDEST
 from .key_blocks import key_block
 
-MASKED = "by scaled_dot_product_attention under that mask"
-PRODUCTS = "by products, all in memory"
 # A causal product of so few positions is one product under a mask.
 AT_ONCE = 128
 
@@ -49,15 +47,10 @@ def words_of(
             r.tensor for r in walk(attend.scores.bias) if isinstance(r, ir.Read) and r.type.kind == "real"
         )
         if learned and not fused:
-            products = f"; at most {attend.few.learned:,} scores {PRODUCTS}" if attend.few is not None else ""
             wanted = " or ".join(f"`{name}`" for name in learned)
-            lines.append(f"where {wanted} wants a gradient: by stream{products}")
+            lines.append(f"where {wanted} wants a gradient: by stream")
     if attend.few is not None:
-        masked = f"where its mask has at most {attend.few.mask:,} points: {MASKED}"
-        same = attend.few.learned == attend.few.scores
-        more = "" if same else f", {attend.few.learned:,} where a gradient is wanted"
-        products = f"where there are at most {attend.few.scores:,} scores{more}: {PRODUCTS}"
-        lines.append(products if streams else masked)
+        lines.append(f"where there are at most {attend.few:,} scores: {WHOLE}")
     block = None if fused or streams or builds else key_block(attend)
     if block is not None:
         lines.append(f"where few pairs are heard, on a CPU: each {shown(block)} keys with the queries that hear them")
